@@ -11,8 +11,10 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from benchmarks.ctc.tables import loss_rows as ctc_rows
 from benchmarks.harness.results import Row
 from benchmarks.harness.tables import OURS, load, markdown, newest, number, times
+from benchmarks.recurrent.tables import map_rows
 from benchmarks.soft_dtw.cpu_tables import size_of
 from benchmarks.soft_dtw.tables import all_peers, gpu_rows, peers_of
 from benchmarks.transducer.tables import loss_rows
@@ -49,6 +51,18 @@ def transducer() -> Comparison:
     return Comparison("RNN-T loss, training step", "torchaudio `rnnt_loss`", "torchaudio", ratios, rows)
 
 
+def ctc() -> Comparison:
+    """Training steps, eager in both packages."""
+    rows = [row for row in ctc_rows() if row.get("torch_step_ms")]
+    ratios = [
+        min(row[key] for key in ("torch_step_ms", "cudnn_step_ms") if row.get(key)) / row["step_ms"]
+        for row in rows
+    ]
+    return Comparison(
+        "CTC loss, training step", "torch `ctc_loss`, the faster of its two forms", "torch", ratios, rows
+    )
+
+
 def sinkhorn() -> Comparison:
     """The same number of iterations on given costs."""
     rows = [row for row in load("nvidia-*/*.json") if row["op"] == "transport" and row.get("pot_ms")]
@@ -72,8 +86,7 @@ def gromov() -> Comparison:
 
 def lstm() -> Comparison:
     """Forward passes, training steps and streams in CUDA graphs, over the map of shapes; float32 also with TF32 allowed."""
-    rows = load("nvidia-*/*-lstm-map.json")
-    rows = [row for row in rows if row["commit"] == rows[-1]["commit"]]
+    rows = map_rows()
     pairs = [(row.get(name), row.get(f"cudnn_{name}")) for row in rows for name in ("ms", "ms_tf32")]
     ratios = [cudnn / own for own, cudnn in pairs if own and cudnn]
     return Comparison(
@@ -99,13 +112,13 @@ def summary_table() -> str:
     ]
     rows = [row for one in found for row in one.rows]
     dates = sorted({row["date"] for row in rows})
-    note = "The range covers every problem in the committed result files that both packages ran."
+    note = "The range covers every problem in the result files that both packages ran."
     return f"{markdown(header, body)}\n\n{note} torch {max(row['torch'] for row in rows)}, {dates[0]} to {dates[-1]}."
 
 
 def comparisons() -> list[Comparison]:
     """One per operator, in the table's order."""
-    return [soft_dtw(), transducer(), sinkhorn(), gromov(), lstm()]
+    return [soft_dtw(), ctc(), transducer(), sinkhorn(), gromov(), lstm()]
 
 
 def speedups() -> str:
@@ -128,7 +141,7 @@ def draw(folder: Path) -> list[Path]:
         axis.plot(ratios, heights, "o", markersize=3, alpha=0.5, color="#0072B2")
         axis.plot([median(ratios)] * 2, [place - 0.4, place + 0.4], color="#D55E00", linewidth=2)
     axis.axvline(1, color="black", linewidth=0.8)
-    axis.set_yticks(range(len(found)), [f"{one.what.split(',')[0]}\nand {one.short}" for one in found])
+    axis.set_yticks(range(len(found)), [f"{one.what.split(',')[0]}\nvs. {one.short}" for one in found])
     axis.set(xscale="log", xlabel="time of the other package / time of warpalign (line: median)")
     axis.set_xticks(
         [1, 2, 5, 10, 20, 50, 100, 200, 400], ["1", "2", "5", "10", "20", "50", "100", "200", "400"]

@@ -15,8 +15,7 @@ def shape(row: Row) -> str:
 
 def loss_table() -> str:
     """Training steps on a GPU beside torch's two implementations."""
-    rows = newest(load("nvidia-*/*-ctc.json"), "device", "B", "T", "C", "L", "dtype", "what")
-    rows = [row for row in rows if row["op"] == "ctc" and row["what"] == "loss"]
+    rows = loss_rows()
     if not rows:
         return NOTHING
     header = ["B × T × C × L", "dtype", "step in a CUDA graph, ms", "torch, ms", "cuDNN, ms", "faster"]
@@ -34,8 +33,8 @@ def loss_table() -> str:
             ]
         )
     note = (
-        "Logits N(0, 1), full lengths; loss and gradient. torch's losses cannot be captured in a CUDA graph and run eagerly; cuDNN's "
-        "form ends at 255 labels. MiB is the peak above logits and gradient. Errors are the largest ones against float64; those of "
+        "Logits N(0, 1), full lengths; loss and gradient. torch's losses cannot be captured in a CUDA graph and run eagerly; cuDNN "
+        "supports at most 255 labels. MiB is the peak above logits and gradient. Errors are the largest absolute errors relative to float64; those of "
         "bfloat16 are the rounding of the gradient."
     )
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
@@ -57,7 +56,7 @@ def align_table() -> str:
                 *(times(theirs / ours) if theirs else "–", number(row["mib"])),
             ]
         )
-    note = "align: `ctc_align`; mas: `monotonic_alignment_search`, of L positions; in a CUDA graph. torchaudio takes one utterance per call."
+    note = "align: `ctc_align`; mas: `monotonic_alignment_search` of L positions; both in a CUDA graph. torchaudio aligns one utterance per call."
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
 
 
@@ -80,13 +79,33 @@ def cpu_table() -> str:
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
 
 
+def loss_rows() -> list[Row]:
+    """The newest training steps on a GPU."""
+    rows = newest(load("nvidia-*/*-ctc.json"), "device", "B", "T", "C", "L", "dtype", "what")
+    return [row for row in rows if row["op"] == "ctc" and row["what"] == "loss"]
+
+
+def plot() -> str:
+    """The link to the plot."""
+    return "![Time of a CTC training step with warpalign, torch and cuDNN, by size of the logits](images/ctc.png)"
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "ctc-plot": plot,
     "ctc-gpu": loss_table,
     "ctc-align-gpu": align_table,
     "ctc-cpu": cpu_table,
 }
 
 
-def draw(_: Path) -> list[Path]:
-    """CTC has no plots."""
-    return []
+def draw(folder: Path) -> list[Path]:
+    """Training steps in float32, eager in all packages."""
+    from benchmarks.harness.plots import bars
+
+    rows = [row for row in loss_rows() if row["dtype"] == "float32"]
+    if not rows:
+        return []
+    columns = {"warpalign": "step_ms", "torch": "torch_step_ms", "torch with cuDNN": "cudnn_step_ms"}
+    times_of = {name: [row.get(key) for row in rows] for name, key in columns.items()}
+    title = f"CTC loss and gradient, B × T × C × L, float32, eager, {rows[0]['device']}"
+    return [bars(folder / "ctc.png", [shape(row) for row in rows], times_of, title, "ms")]

@@ -42,13 +42,12 @@ def markdown(header: list[str], rows: list[list[str]]) -> str:
 
 
 def origin(rows: list[Row]) -> str:
-    """Where the numbers come from, for the line under a table; torch is not always part of it."""
+    """Where the numbers come from, for the line under a table; torch is not always part of it. The result files name the commits."""
     devices = ", ".join(sorted({row["device"] for row in rows}))
-    commits = ", ".join(sorted({f"`{row['commit']}`" for row in rows}))
     dates = sorted({row["date"] for row in rows})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     torch = f"torch {max(row['torch'] for row in rows)}, " if "torch" in rows[0] else ""
-    return f"{devices}, {torch}commit {commits}, {when}"
+    return f"{devices}, {torch}{when}"
 
 
 def check_table() -> str:

@@ -54,27 +54,59 @@ def gpu_table() -> str:
     if not shown:
         return NOTHING
     header = ["T×B×I×H", "layers", "dtype", "step, ms", "in a graph", "cuDNN, ms", "in a graph", "faster"]
-    header += ["MiB", "cuDNN, MiB", "commit"]
+    header += ["MiB", "cuDNN, MiB"]
     body = [
         [
             f"{size.T}×{size.B}×{size.I}×{size.H}",
             *(layers(size), size.dtype, number(row["step_ms"]), f"**{number(row['graph_step_ms'])}**"),
             *(number(row["cudnn_step_ms"]), number(row["cudnn_graph_step_ms"])),
             times(row["cudnn_graph_step_ms"] / row["graph_step_ms"]),
-            *(f"**{number(row.get('mib'))}**", number(row.get("cudnn_mib")), f"`{row['commit']}`"),
+            *(f"**{number(row.get('mib'))}**", number(row.get("cudnn_mib"))),
         ]
         for size, row in shown
     ]
     note = (
-        "A training step: forward, sum, backward to the input and the weights, median; torch.nn.LSTM in the same "
-        "run. A stream has one step and no gradients. MiB: the most memory above inputs and weights, without gradients."
+        "A training step: forward pass, sum, backward pass to the input and the weights; median; torch.nn.LSTM in the same "
+        "run. A stream has one step and no gradients. MiB: peak memory above inputs and weights, without gradients."
     )
     return f"{markdown(header, body)}\n\n{origin([row for _, row in shown])}. {note}"
 
 
-TABLES: dict[str, Callable[[], str]] = {"lstm-gpu": gpu_table}
+def map_rows() -> list[Row]:
+    """The newest map of shapes: forward passes, training steps and streams in CUDA graphs."""
+    rows = tables.load("nvidia-*/*-lstm-map.json")
+    return [row for row in rows if row["commit"] == rows[-1]["commit"]]
 
 
-def draw(folder: Path) -> list[Path]:  # noqa: ARG001  the protocol of benchmarks.report
-    """No pictures."""
-    return []
+def plot() -> str:
+    """The link to the plot."""
+    return "![Ratio of cuDNN's time to warpalign's for LSTMs, against cuDNN's time, one point per shape](images/lstm.png)"
+
+
+TABLES: dict[str, Callable[[], str]] = {"lstm-plot": plot, "lstm-gpu": gpu_table}
+
+
+def draw(folder: Path) -> list[Path]:
+    """cuDNN's time over this library's, for every shape of the map."""
+    from benchmarks.harness.plots import ratios
+
+    groups = {
+        "float32": ("float32", "ms"),
+        "float32, TF32 allowed": ("float32", "ms_tf32"),
+        "float16": ("float16", "ms"),
+        "bfloat16": ("bfloat16", "ms"),
+    }
+    rows, points = map_rows(), {}
+    for name, (dtype, key) in groups.items():
+        pairs = [
+            (row[f"cudnn_{key}"], row[key])
+            for row in rows
+            if row["dtype"] == dtype and row.get(f"cudnn_{key}")
+        ]
+        if pairs:
+            points[name] = ([cudnn for cudnn, _ in pairs], [cudnn / own for cudnn, own in pairs])
+    if not points:
+        return []
+    title = f"LSTM: forward passes, training steps and single steps in CUDA graphs, {rows[0]['device']}"
+    labels = ("time of cuDNN (ms)", "time of cuDNN / time of warpalign")
+    return [ratios(folder / "lstm.png", points, title, labels)]

@@ -30,8 +30,8 @@ def cpu_table() -> str:
         *("impl", "threads", "device", "B", "N", "M", "D", "gamma"),
     )
     keys = ("B", "N", "M", "D", "gamma", "threads", "device")
-    header = ["pairs", "N × M", "D", "threads", "forward, ns/cell", "best peer", "faster"]
-    header += ["step, ns/cell", "best peer", "faster", "gradient error"]
+    header = ["pairs", "N × M", "D", "threads", "forward, ns/cell", "best baseline", "faster"]
+    header += ["step, ns/cell", "best baseline", "faster", "gradient error"]
     body = []
     for row in (row for row in rows if row["impl"] == OURS):
         size = size_of(row)
@@ -47,8 +47,8 @@ def cpu_table() -> str:
             cells += [f"**{number(scale * ours)}**", number(scale * peer), times(peer / ours)]
         body.append([*cells, power(row["err_gx"])])
     note = (
-        f"{origin(rows)}. One run of `benchmarks/soft_dtw/cpu_peers.py`, float32; wall-clock time over "
-        "B·N·M cells, median. Peers: the best of tslearn and pysdtw (Numba), on as many threads."
+        f"{origin(rows)}. One run of `benchmarks/soft_dtw/cpu_peers.py`, float32; wall-clock time divided by "
+        "B·N·M cells, median. Baseline: the faster of tslearn and pysdtw (Numba), with the same number of threads."
     )
     return f"{markdown(header, body)}\n\n{note}"
 

@@ -60,8 +60,8 @@ def gpu_table() -> str:
     rows, peers = gpu_rows(), all_peers()
     if not rows:
         return NOTHING
-    header = ["pairs", "N × M", "D", "gamma", "step, ms", "best peer, ms", "faster"]
-    header += ["MiB", "leanest peer, MiB", "gradient error", "peers' best"]
+    header = ["pairs", "N × M", "D", "gamma", "step, ms", "best baseline, ms", "faster"]
+    header += ["MiB", "smallest baseline, MiB", "gradient error", "best baseline"]
     body = []
     for row in rows:
         size = size_of(row)
@@ -82,9 +82,9 @@ def gpu_table() -> str:
             ]
         )
     note = (
-        f"{origin(rows)}. A training step: forward, sum, backward to both series, float32, eager, median. "
-        "Peers: softdtw-cuda-torch (both modes), Maghoumi's soft_dtw_cuda and pysdtw, measured on the same "
-        "GPU model; every column shows the best of them over all committed result files. Gradient error: relative L2 error of the gradient of x "
+        f"{origin(rows)}. A training step: forward pass, sum, backward pass to both series; float32, eager, median. "
+        "Baselines: softdtw-cuda-torch (both modes), Maghoumi's soft_dtw_cuda and pysdtw, measured on the same "
+        "GPU model; every column shows the best of them over all result files. Gradient error: relative L2 error of the gradient of x "
         "against float64."
     )
     return f"{markdown(header, body)}\n\n{note}"
@@ -157,8 +157,8 @@ def gpu_precision() -> str:
         body.append(cells)
     shown = [rows[size] for rows in by_size.values() for size in shared]
     note = (
-        f"{origin(shown)}. In CUDA graphs. Error: relative L2 error of the gradient of x against float64. With at most 16 "
-        "features, and in tiles, every precision computes as highest does."
+        f"{origin(shown)}. Measured in CUDA graphs. Error: relative L2 error of the gradient of x against float64. With at most 16 "
+        "features, and for pairs that are computed in tiles, every precision computes as highest does."
     )
     return f"{markdown(header, body)}\n\n{note}"
 
@@ -193,8 +193,8 @@ def gpu_limits() -> str:
     for what in ("forward", "step", "eager step"):
         header += [f"{what}: limit, ms", "binds", "reached"]
     note = (
-        f"{origin(shown)}. Limits: `benchmarks/soft_dtw/limits.py`. Forward and step are inside a CUDA graph, the last three columns "
-        "in eager mode, where PyTorch's own time for a step is a limit too. Reached: limit over measured time."
+        f"{origin(shown)}. `benchmarks/soft_dtw/limits.py` computes the limits. Forward and step are measured in a CUDA graph, the last three columns "
+        "in eager mode, where PyTorch's own time for a step is a limit, too. Reached: limit divided by measured time."
     )
     return f"{markdown(header, body)}\n\n{note}"
 
@@ -216,13 +216,13 @@ def scaling_table() -> str:
             "–" if row["efficiency"] is None else f"{100 * row['efficiency']:.0f} %",
             number(row["cells_per_s"] / 1e9),
             number(row["mib"]),
-            "the same" if row["same_bits"] else "**differ**",
+            "identical" if row["same_bits"] else "**differ**",
         ]
         for row in sorted(rows, key=lambda row: (row["D"], row["how"], row["devices"]))
     ]
     note = (
-        f"{origin(rows)}. `benchmarks/soft_dtw/cdist_scaling.py`: the best of a few runs. Efficiency: the time on one GPU over "
-        "(GPUs × time). MiB: the largest peak of any GPU, series and result included. Bits: compared with one GPU's result."
+        f"{origin(rows)}. `benchmarks/soft_dtw/cdist_scaling.py`: the best of a few runs. Efficiency: the time on one GPU divided by "
+        "(GPUs × time). MiB: the largest peak of any GPU, including series and result. Last column: bitwise comparison with the result of one GPU."
     )
     return f"{markdown(header, body)}\n\n{note}"
 
@@ -256,8 +256,8 @@ def options_table() -> str:
     ]
     header = ["option", "pairs", "N × M", "D", "forward, ms", "step, ms", "product, ms"]
     note = (
-        f"{origin(rows)}. float32, eager. Step: value and the gradients of both series. Product: of the Hessian of "
-        "the sum with a tangent of x, between two passes that keep the series alone."
+        f"{origin(rows)}. float32, eager. Step: value and the gradients of both series. Product: the Hessian of "
+        "the sum times a tangent of x; only the series are stored between the passes."
     )
     return f"{markdown(header, body)}\n\n{note}"
 
@@ -287,7 +287,7 @@ def panel_options_table() -> str:
         ]
         for row, none in rows
     ]
-    header = ["option", "pairs", "N × M", "D", "step, ms", "without, ms", "of it"]
+    header = ["option", "pairs", "N × M", "D", "step, ms", "without, ms", "ratio"]
     note = f"{origin([row for row, _ in rows])}. float32, one step inside a CUDA graph: value and the gradients of both series."
     return f"{markdown(header, body)}\n\n{note}"
 
@@ -323,7 +323,9 @@ def training_table() -> str:
             for peer in others if ours is not None else []:
                 more = row["steps"] * row["calls"] * (peer["step_ms"] - ours) / 1e3
                 epoch = number(row["seconds_per_epoch"] + more)
-                body.append([task, f"{peer['impl']}, reckoned", "", epoch, number(peer["step_ms"]), "–", "–"])
+                body.append(
+                    [task, f"{peer['impl']}, estimated", "", epoch, number(peer["step_ms"]), "–", "–"]
+                )
     header = [
         "training",
         "loss",
@@ -334,9 +336,9 @@ def training_table() -> str:
         "metric, before → after",
     ]
     note = (
-        f"{origin(rows)}. `benchmarks/soft_dtw/training_impact.py`: the same weights, batches and seeds for every loss that was trained. "
-        "Loss: one forward and backward by itself. Reckoned: warpalign's epoch with the difference of the recorded "
-        "steps of that package and of warpalign at this shape (forward and both gradients, table above) in it."
+        f"{origin(rows)}. `benchmarks/soft_dtw/training_impact.py`: the same weights, batches and seeds for every loss. "
+        "Loss: one forward and backward pass. Estimated: the epoch of warpalign plus the difference between the recorded "
+        "steps of that package and of warpalign at this shape (forward pass and both gradients, table above)."
     )
     return f"{markdown(header, body)}\n\n{note}"
 

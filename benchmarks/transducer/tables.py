@@ -50,13 +50,18 @@ def faster(row: Row, peer: str) -> list[str]:
     return [number(row.get(peer)), times(row[peer] / row["step_ms"]) if row.get(peer) else "–"]
 
 
-def gpu_table() -> str:
-    """Training steps on a GPU next to torchaudio."""
-    rows = [
+def shown_rows() -> list[Row]:
+    """The training steps on a GPU that docs/benchmarks.md shows."""
+    return [
         row
         for row in loss_rows("nvidia-*/*.json")
         if (row["B"], row["T"], row["V"], row["dtype"], row["family"]) in SHORT
     ]
+
+
+def gpu_table() -> str:
+    """Training steps on a GPU next to torchaudio."""
+    rows = shown_rows()
     if not rows:
         return NOTHING
     header = ["logits", "dtype", "arcs", "step, ms", "in a graph", "torchaudio, ms", "faster"]
@@ -73,8 +78,8 @@ def gpu_table() -> str:
         for row in rows
     ]
     note = (
-        "A training step: forward, sum, backward to the logits, eager, median; torchaudio's rnnt_loss in the same run. "
-        "MiB: the most memory above the logits; ours with the gradient in the logits' place."
+        "A training step: forward pass, sum, backward pass to the logits; eager, median; torchaudio's rnnt_loss in the same run. "
+        "MiB: peak memory above the logits; for warpalign with the gradient in place of the logits."
     )
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
 
@@ -84,20 +89,38 @@ def cpu_table() -> str:
     rows = loss_rows("amd-*/*-transducer-cpu.json")
     if not rows:
         return NOTHING
-    header = ["logits", "dtype", "arcs", "step, ms", "best peer, ms", "faster"]
+    header = ["logits", "dtype", "arcs", "step, ms", "best baseline, ms", "faster"]
     body = [
         [*shape_cells(row), f"**{number(row['step_ms'])}**", *faster(row, "peer_step_ms")] for row in rows
     ]
     note = (
-        "CPU time of one thread, the least of the runs of `benchmarks/transducer/cpu_peers.py`, with the page faults of a "
-        "fresh gradient. Peers: torchaudio's rnnt_loss, and for TDT Transformers' tdt_loss where it was installed."
+        "CPU time of one thread, the minimum over the runs of `benchmarks/transducer/cpu_peers.py`, including the page faults of a "
+        "new gradient. Baselines: torchaudio's rnnt_loss, and for TDT Transformers' tdt_loss."
     )
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
 
 
-TABLES: dict[str, Callable[[], str]] = {"transducer-gpu": gpu_table, "transducer-cpu": cpu_table}
+def plot() -> str:
+    """The link to the plot."""
+    return "![Time of an RNN-T training step with warpalign and torchaudio, by size of the logits](images/transducer.png)"
 
 
-def draw(folder: Path) -> list[Path]:  # noqa: ARG001  the protocol of benchmarks.report
-    """No pictures."""
-    return []
+TABLES: dict[str, Callable[[], str]] = {
+    "transducer-plot": plot,
+    "transducer-gpu": gpu_table,
+    "transducer-cpu": cpu_table,
+}
+
+
+def draw(folder: Path) -> list[Path]:
+    """Training steps next to torchaudio's, on given logits."""
+    from benchmarks.harness.plots import bars
+
+    rows = [row for row in shown_rows() if row.get("torchaudio_step_ms")]
+    if not rows:
+        return []
+    columns = {"warpalign": "step_ms", "torchaudio": "torchaudio_step_ms"}
+    times_of = {name: [row.get(key) for row in rows] for name, key in columns.items()}
+    problems = [", ".join(shape_cells(row)[:2]) for row in rows]
+    title = f"RNN-T loss and gradient on given logits B × T × (U + 1) × V, eager, {rows[0]['device']}"
+    return [bars(folder / "transducer.png", problems, times_of, title, "ms")]

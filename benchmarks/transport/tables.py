@@ -16,8 +16,8 @@ def quality_table() -> str:
         return NOTHING
     rows.sort(key=lambda row: (row["device"], row["N"]))
     header = [
-        *("device", "points", "gradient, distances, start", "seeds, of which right", "distortion, exactly"),
-        *("least signed correlation", "steps", "error of sums", "s"),
+        *("device", "points", "gradient, distances, start", "seeds, correct", "exact distortion"),
+        *("least signed correlation", "steps", "error of marginals", "s"),
     ]
     body = [
         [
@@ -29,8 +29,8 @@ def quality_table() -> str:
         for row in rows
     ]
     note = (
-        "Medians over seeds, by `benchmarks/transport/gromov_quality.py`. Distortions are those of the final plan with all "
-        "shortest paths, in float64. Right: a signed correlation above 0.99. Seconds are CPU time of all threads on CPUs."
+        "`benchmarks/transport/gromov_quality.py`, medians over seeds. The exact distortion is that of the final plan with all "
+        "shortest paths, in float64. Correct: a signed correlation above 0.99. Seconds on CPUs are CPU time of all threads."
     )
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
 
@@ -54,7 +54,9 @@ def sinkhorn_cpu_table() -> str:
         ]
         for row in rows
     ]
-    note = "`benchmarks/transport/cpu_peers.py`: CPU time of one thread, a full iteration of both sides."
+    note = (
+        "`benchmarks/transport/cpu_peers.py`: CPU time of one thread; an iteration updates both potentials."
+    )
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
 
 
@@ -76,8 +78,8 @@ def gromov_cpu_table() -> str:
         )
         body.append([*cells, times(peer["seconds"] / row["seconds"]) if peer else "–"])
     note = (
-        "`benchmarks/transport/gromov_cpu.py`: a spiral onto a Swiss roll, CPU time of one thread with graphs and shortest "
-        "paths, growth of the process's memory, and the exact distortion of the plan. POT's entropic solver makes 20 outer "
+        "`benchmarks/transport/gromov_cpu.py`: a spiral and a Swiss roll; CPU time of one thread including graphs and shortest "
+        "paths, growth of the memory of the process, and the exact distortion of the plan. POT's entropic solver runs 20 outer "
         "steps."
     )
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
@@ -97,11 +99,63 @@ def gromov_gpu_table() -> str:
         ]
         for row in rows
     ]
-    note = "From points on the GPU to the plan: landmarks, graphs of 5 neighbours, float32, medians."
+    note = "The whole solve from points on the GPU to the plan, with landmarks and graphs of 5 neighbours; float32, median."
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
 
 
+def package_groups(device: str, **wanted: int) -> list[tuple[Row, dict[str, Row]]]:
+    """Problems that several packages solved at equal accuracy, each with the newest row by package, on devices of this pattern."""
+    keys = ("device", "N", "M", "D", "epsilon_share", "threads")
+    found: dict[tuple[object, ...], dict[str, Row]] = {}
+    for row in newest(load(f"{device}/*-transport-packages.json"), *keys, "impl"):
+        if all(row[key] == value for key, value in wanted.items()):
+            found.setdefault(tuple(row[key] for key in keys), {})[row["impl"]] = row
+    return [(rows[OURS], rows) for rows in found.values()]
+
+
+def packages_table() -> str:
+    """The gradient of entropic transport between points, beside other packages at equal epsilon, objective and accuracy."""
+    groups = package_groups("*")
+    if not groups:
+        return NOTHING
+    header = ["points", "D", "ε / mean cost", "threads", *(f"{name}, ms" for name in PACKAGES)]
+
+    def cell(own: Row, row: Row | None) -> str:
+        if row is None or row is own:
+            return f"**{number(own['ms'])}**" if row else "–"
+        return f"{number(row['ms'])} ({times(row['ms'] / own['ms'])})"
+
+    body = [
+        [
+            *(
+                f"{own['N']} × {own['M']}",
+                str(own["D"]),
+                f"{own['epsilon_share']:g}",
+                str(own.get("threads", "–")),
+            ),
+            *(cell(own, rows.get(name)) for name in PACKAGES),
+        ]
+        for own, rows in groups
+    ]
+    rows = [row for _, group in groups for row in group.values()]
+    note = (
+        "`benchmarks/transport/packages.py`: the gradient of the regularised cost with respect to the points, squared distances, "
+        "float32. For each package the fastest of its methods and settings whose gradient has a relative error of at most 1 %; in "
+        "parentheses the ratio to warpalign. CPU time of one core."
+    )
+    return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
+
+
+def plot() -> str:
+    """The link to the plot."""
+    return "![Time of the gradient of entropic transport with warpalign, POT, OTT-JAX and geomloss, by number of points](images/transport.png)"
+
+
+PACKAGES = [OURS, "POT", "OTT-JAX", "geomloss", "geomloss, KeOps"]
+
 TABLES: dict[str, Callable[[], str]] = {
+    "transport-plot": plot,
+    "transport-packages": packages_table,
     "gromov-quality": quality_table,
     "sinkhorn-cpu": sinkhorn_cpu_table,
     "gromov-cpu": gromov_cpu_table,
@@ -109,6 +163,14 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def draw(folder: Path) -> list[Path]:  # noqa: ARG001  the protocol of benchmarks.report
-    """No pictures."""
-    return []
+def draw(folder: Path) -> list[Path]:
+    """Gradients of all packages at equal accuracy on one core."""
+    from benchmarks.harness.plots import bars
+
+    groups = package_groups("*", threads=1)
+    if not groups:
+        return []
+    problems = [f"{own['N']} × {own['M']}, D = {own['D']}, ε {own['epsilon_share']:g}" for own, _ in groups]
+    times_of = {name: [rows[name]["ms"] if name in rows else None for _, rows in groups] for name in PACKAGES}
+    title = f"Gradient of entropic transport at equal accuracy, ε over the mean cost, one core, {groups[0][0]['device']}"
+    return [bars(folder / "transport.png", problems, times_of, title, "ms")]

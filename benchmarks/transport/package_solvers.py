@@ -1,0 +1,166 @@
+"""Ways to compute the gradient of entropic transport between two point sets, one family of settings per way of each package.
+
+A family goes from cheap to exact settings. Every way computes the gradient of min ⟨C, P⟩ + epsilon KL(P | a bᵀ) with respect
+to x, for C = |x - y|² and uniform weights, in float32 unless its name says otherwise. A way ends when its gradient is there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from warpalign.transport import sinkhorn
+
+TOLERANCES = (0.3, 0.1, 0.03, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)
+
+
+class Problem(NamedTuple):
+    x: Tensor
+    """(N, D) float32."""
+    y: Tensor
+    """(M, D) float32."""
+    epsilon: float
+    """In units of the squared distance."""
+    mean_cost: float
+
+
+class Way(NamedTuple):
+    setting: str
+    gradient: Callable[[], Tensor]
+
+
+class Family(NamedTuple):
+    package: str
+    name: str
+    ways: Iterator[Way]
+
+
+def of_warpalign(of: Problem) -> Iterator[Family]:
+    """Tolerances, with and without annealing."""
+
+    def gradient(**settings: Any) -> Tensor:
+        x = of.x.detach().requires_grad_()
+        value = sinkhorn(x, of.y, epsilon=of.epsilon, max_iter=20_000, **settings).value
+        return torch.autograd.grad(value, x)[0]
+
+    for name, more in (("", {}), ("annealed", {"annealing": of.mean_cost})):
+        ways = (
+            Way(f"tol {tol:g}", lambda tol=tol, more=more: gradient(tol=tol, **more))  # type: ignore[misc]
+            for tol in TOLERANCES
+        )
+        yield Family("warpalign", name, ways)
+
+
+def of_geomloss(of: Problem) -> Iterator[Family]:
+    """Ratios of its list of epsilons; backends with a table, without one (KeOps), and by clusters."""
+    geomloss = import_module("geomloss")
+
+    def gradient(backend: str, scaling: float) -> Tensor:
+        x = of.x.detach().requires_grad_()
+        # Its cost is half the squared distance.
+        loss = geomloss.SamplesLoss(
+            p=2, blur=math.sqrt(of.epsilon / 2), scaling=scaling, debias=False, backend=backend
+        )
+        return 2 * torch.autograd.grad(loss(x, of.y), x)[0]
+
+    backends = ["tensorized"]
+    if find_spec("pykeops") is not None:
+        backends += ["online"] + (["multiscale"] if of.x.shape[1] <= 3 else [])
+    for backend in backends:
+        ways = (
+            Way(f"scaling {scaling:g}", lambda scaling=scaling, backend=backend: gradient(backend, scaling))  # type: ignore[misc]
+            for scaling in (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.99, 0.995)
+        )
+        yield Family("geomloss" if backend == "tensorized" else "geomloss, KeOps", backend, ways)
+
+
+def of_ott(of: Problem) -> Iterator[Family]:
+    """Thresholds; scaling and log domain, with a table and without, with and without a schedule of epsilons."""
+    jax = import_module("jax")
+    pointcloud = import_module("ott.geometry.pointcloud")
+    schedule = import_module("ott.geometry.epsilon_scheduler").Epsilon
+    linear_problem = import_module("ott.problems.linear.linear_problem")
+    solvers = import_module("ott.solvers.linear.sinkhorn")
+    x, y = (jax.dlpack.from_dlpack(points.contiguous()) for points in (of.x, of.y))
+
+    def way(lse_mode: bool, batch_size: int | None, init: float, threshold: float) -> Way:
+        solver = solvers.Sinkhorn(
+            lse_mode=lse_mode, threshold=threshold, max_iterations=20_000, use_danskin=True
+        )
+
+        def value(x: Any, y: Any) -> Any:
+            epsilon = schedule(target=of.epsilon, init=init, decay=0.5)
+            geometry = pointcloud.PointCloud(x, y, epsilon=epsilon, batch_size=batch_size)
+            return solver(linear_problem.LinearProblem(geometry)).reg_ot_cost
+
+        compiled = jax.jit(jax.grad(value))
+        return Way(
+            f"threshold {threshold:g}",
+            lambda: torch.from_dlpack(jax.block_until_ready(compiled(x, y))),
+        )
+
+    for name, lse_mode, batch_size in (
+        ("scaling", False, None),
+        ("log domain", True, None),
+        ("log domain, online", True, 1024),
+    ):
+        for init, more in ((1.0, ""), (of.mean_cost / of.epsilon, ", annealed")):
+            ways = (
+                way(lse_mode, batch_size, init, threshold)
+                for threshold in (0.1, 0.03, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)
+            )
+            yield Family("OTT-JAX", name + more, ways)
+
+
+def of_pot(of: Problem) -> Iterator[Family]:
+    """Thresholds; scaling in both precisions and the log domain, on torch. The gradient is that of the plan's linear problem."""
+    ot = import_module("ot")
+    count = len(of.x)
+    for name, dtype in (
+        ("sinkhorn", torch.float64),
+        ("sinkhorn", torch.float32),
+        ("sinkhorn_log", torch.float32),
+    ):
+        x, y = of.x.to(dtype), of.y.to(dtype)
+        a, b = (
+            torch.full((len(points),), 1 / len(points), dtype=dtype, device=x.device) for points in (x, y)
+        )
+
+        def gradient(threshold: float, method: str, x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
+            plan = ot.sinkhorn(
+                a,
+                b,
+                ot.dist(x, y),
+                of.epsilon,
+                method=method,
+                stopThr=threshold,
+                numItermax=20_000,
+                warn=False,
+            )
+            return 2 * (plan.sum(1)[:, None] * x - plan @ y)
+
+        ways = (
+            # Its threshold is an L2 norm of marginals, which are 1 / N each.
+            Way(
+                f"stopThr {threshold:g} / sqrt(N)",
+                lambda threshold=threshold, name=name, x=x, y=y, a=a, b=b: gradient(  # type: ignore[misc]
+                    threshold / math.sqrt(count), name, x, y, a, b
+                ),
+            )
+            for threshold in TOLERANCES
+        )
+        yield Family("POT", f"{name}, {str(dtype).removeprefix('torch.')}", ways)
+
+
+def families(of: Problem) -> Iterator[Family]:
+    """Those of the packages that are installed."""
+    yield from of_warpalign(of)
+    for module, found in (("geomloss", of_geomloss), ("ott", of_ott), ("ot", of_pot)):
+        if find_spec(module) is not None:
+            yield from found(of)
