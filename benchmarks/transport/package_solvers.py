@@ -89,33 +89,33 @@ def of_ott(of: Problem) -> Iterator[Family]:
     solvers = import_module("ott.solvers.linear.sinkhorn")
     x, y = (jax.dlpack.from_dlpack(points.contiguous()) for points in (of.x, of.y))
 
-    def way(lse_mode: bool, batch_size: int | None, init: float, threshold: float) -> Way:
-        solver = solvers.Sinkhorn(
-            lse_mode=lse_mode, threshold=threshold, max_iterations=20_000, use_danskin=True
-        )
-
-        def value(x: Any, y: Any) -> Any:
+    def family(name: str, lse_mode: bool, batch_size: int | None, init: float) -> Family:
+        def value(x: Any, y: Any, threshold: float) -> Any:
             epsilon = schedule(target=of.epsilon, init=init, decay=0.5)
             geometry = pointcloud.PointCloud(x, y, epsilon=epsilon, batch_size=batch_size)
+            solver = solvers.Sinkhorn(
+                lse_mode=lse_mode, threshold=threshold, max_iterations=20_000, use_danskin=True
+            )
             return solver(linear_problem.LinearProblem(geometry)).reg_ot_cost
 
-        compiled = jax.jit(jax.grad(value))
-        return Way(
-            f"threshold {threshold:g}",
-            lambda: torch.from_dlpack(jax.block_until_ready(compiled(x, y))),
+        compiled = jax.jit(jax.grad(value))  # once for all thresholds
+
+        def gradient(threshold: float) -> Tensor:
+            return torch.from_dlpack(jax.block_until_ready(compiled(x, y, threshold)))
+
+        ways = (
+            Way(f"threshold {threshold:g}", lambda threshold=threshold: gradient(threshold))  # type: ignore[misc]
+            for threshold in (0.1, 0.03, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)
         )
+        return Family("OTT-JAX", name, ways)
 
     for name, lse_mode, batch_size in (
         ("scaling", False, None),
         ("log domain", True, None),
         ("log domain, online", True, 1024),
     ):
-        for init, more in ((1.0, ""), (of.mean_cost / of.epsilon, ", annealed")):
-            ways = (
-                way(lse_mode, batch_size, init, threshold)
-                for threshold in (0.1, 0.03, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)
-            )
-            yield Family("OTT-JAX", name + more, ways)
+        yield family(name, lse_mode, batch_size, 1.0)
+        yield family(f"{name}, annealed", lse_mode, batch_size, of.mean_cost / of.epsilon)
 
 
 def of_pot(of: Problem) -> Iterator[Family]:
