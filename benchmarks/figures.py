@@ -2,8 +2,8 @@
 
 `at` is one number of a result file, relative to benchmarks/results; text and number must agree to the digits that the page
 shows. `Given` is a number that is no measurement: it names the file that sets it and what that file says. Tables of
-measurements are written by benchmarks/report.py. docs/developer/kernels/ is a record of development: its figures are those that the
-runs it describes gave, and are not looked up.
+measurements are written by benchmarks/report.py. docs/developer/kernels/ and docs/developer/libraries.md are records of development:
+their figures are those that the runs they describe gave, and are not looked up.
 
     python -m benchmarks.figures    says what does not agree, and exits with 1
 """
@@ -31,8 +31,12 @@ STEP_COSTS = Given("python/warpalign/_transport/gromov_anchors.py", "_SHARED_BYT
 
 
 def pages() -> list[Path]:
-    """The pages whose figures are looked up: all but the record of development."""
-    docs = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "kernels"]
+    """The pages whose figures are looked up: all but the records of development."""
+    docs = [
+        page
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        if page.parent.name != "kernels" and page.name != "libraries.md"
+    ]
     return [ROOT / "README.md", *docs]
 
 
