@@ -39,7 +39,7 @@ cmake --build $(BUILD)/dev -j $(JOBS)
 cmake --install $(BUILD)/dev --component python --prefix python
 endef
 
-.PHONY: help demo test lint format sanitize docs wheel wheel-cpu sdist release bench gpu-check build clean
+.PHONY: help demo test lint format sanitize docs wheel wheel-cpu sdist release bench gpu-check tune tuning build clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # each step is parallel inside, and two would fight over the virtual environment
 
@@ -60,6 +60,7 @@ lint: $(dev_stamp)  ## formatting, static analysis, types, dependency direction,
 	$(tool)/clang-format --dry-run -Werror $(cxx_files)
 	$(tool)/ruff format --check .
 	$(tool)/ruff check .
+	$(python) tools/make_tuning.py --check
 	$(python) tools/check_layers.py
 	$(python) tools/check_sizes.py
 	$(python) tools/check_python_layers.py
@@ -105,6 +106,15 @@ bench: $(dev_stamp)  ## the C++ benchmarks of the CPU path
 gpu-check: $(dev_stamp)  ## on a GPU machine: GPU tests and the timing table, into benchmarks/results/
 	$(call build_libraries,ON,ON)
 	$(python) -m benchmarks.gpu_check --no-build $(GPU_CHECK_ARGS)
+
+# OPERATOR is one of tuning/*.json. ONLY=name,...: these thresholds. TUNE_ARGS: --dry-run, --device (benchmarks/tune.py)
+tune: $(dev_stamp)  ## derives an operator's thresholds again on this machine, into tuning/OPERATOR.json
+	@test -n "$(OPERATOR)" || { echo "make tune needs OPERATOR, one of: $(basename $(notdir $(wildcard tuning/*.json)))"; exit 2; }
+	$(call build_libraries,OFF)
+	$(python) -m benchmarks.tune --operator $(OPERATOR) $(if $(ONLY),--only $(ONLY)) $(TUNE_ARGS)
+
+tuning:  ## the sources that are generated from tuning/*.json
+	$(PYTHON) tools/make_tuning.py
 
 # The PyTorch libraries for this machine, put beside the Python sources.
 build: $(demo_stamp)

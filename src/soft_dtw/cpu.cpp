@@ -8,6 +8,7 @@
 
 #include "cpu/team.h"
 #include "soft_dtw/cpu_pair.h"
+#include "soft_dtw/tuning.h"
 
 namespace warpalign::detail::soft_dtw {
 
@@ -26,11 +27,6 @@ CpuSweepKernel<CpuPair64> reverse_kernel(const CpuKernels& kernels, const CpuPai
   return hard ? kernels.reverse_hard : kernels.reverse64;
 }
 
-// The fewest cells of a pair that is shared: smaller pairs end before another worker could begin.
-constexpr std::int64_t kCellsWorthHelp = 1 << 17;
-// With this many pairs per thread, pairs are not shared: threads end at nearly the same time.
-constexpr int kPairsEnough = 8;
-
 Extent extent_of(const SoftDtwOutputs& out, const cpu::Team& team) {
   return {out.wants_gradient(), out.grad_x || out.grad_y, out.grad_gamma != nullptr, team.workers_per_item};
 }
@@ -38,8 +34,11 @@ Extent extent_of(const SoftDtwOutputs& out, const cpu::Team& team) {
 cpu::Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution& execution) {
   const int threads = cpu::Team::threads_of(execution);
   const bool several_tiles = p.n > kCpuOneTile || p.m > kCpuOneTile;
-  const bool worth_help = several_tiles && static_cast<std::int64_t>(p.n) * p.m >= kCellsWorthHelp &&
-                          p.batch < std::int64_t{kPairsEnough} * threads;
+  // A small pair is done before another worker could begin to help. With many pairs per thread it matters
+  // little that some threads end earlier than others.
+  const CpuTuning tuning = cpu_tuning(cpu::selected_isa());
+  const bool worth_help = several_tiles && static_cast<std::int64_t>(p.n) * p.m >= tuning.help_cells &&
+                          p.batch < std::int64_t{tuning.help_pairs} * threads;
   cpu::Team team = cpu::Team::of(p.batch, execution, worth_help ? tiles(p.n) : 1);
 
   // Memory for both cells: a float32 pair that is not certified is computed again with the float64 cell.

@@ -190,7 +190,8 @@ enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount,
   cudaDevAttrMaxSharedMemoryPerBlockOptin,
-  cudaDevAttrComputeCapabilityMajor
+  cudaDevAttrComputeCapabilityMajor,
+  cudaDevAttrComputeCapabilityMinor
 };
 enum cudaFuncAttribute {
   cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -232,7 +233,8 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int 
   if (device < 0 || device >= d.count) return simt_return(cudaErrorInvalidDevice);
   *value = which == cudaDevAttrMultiProcessorCount            ? d.multiprocessors
            : which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? d.shared_bytes
-                                                              : d.compute_capability_major;
+           : which == cudaDevAttrComputeCapabilityMajor       ? d.compute_capability_major
+                                                              : d.compute_capability_minor;
   return cudaSuccess;
 }
 inline cudaError_t cudaMalloc(void** data, std::size_t bytes) {

@@ -23,6 +23,7 @@ struct Device {
   int multiprocessors = 3;
   int shared_bytes = 227 * 1024;  // of a block, and of a multiprocessor
   int compute_capability_major = 9;
+  int compute_capability_minor = 0;
   int largest_cluster = 16;  // some have 8
   // Launches of clusters fail, though the device has said that they fit, as where others share it.
   bool refuses_clusters = false;

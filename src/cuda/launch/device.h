@@ -26,6 +26,7 @@ struct DeviceTraits {
   bool has_matrix_units = false;  // mma of 16-bit types and of TF32, and cp.async: 8.0 and later
   bool has_clusters = false;      // with bulk copies and programmatic launches: 9.0 and later
   bool has_warpgroups = false;    // wgmma: 9.0 alone, in a library that was built for sm_90a
+  int compute_capability = 0;     // 10 major + minor: for thresholds alone (core/tuning.h)
 };
 
 }  // namespace warpalign::cuda

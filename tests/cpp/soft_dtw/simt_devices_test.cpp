@@ -5,6 +5,7 @@
 #include "simt.h"
 #include "soft_dtw/cuda/call/call.h"
 #include "tolerance.h"
+#include "warpalign/tuning.h"
 
 namespace warpalign::test::soft_dtw {
 namespace {
@@ -13,9 +14,8 @@ class Devices : public ::testing::Test {
  protected:
   void TearDown() override {
     simt::device = {};
-    detail::soft_dtw::most_panel_bytes = kPanelBytes;
+    force_soft_dtw_threshold("panel_bytes", kMeasuredThreshold);
   }
-  const std::size_t kPanelBytes = detail::soft_dtw::most_panel_bytes;
 };
 
 template <typename T>
@@ -105,12 +105,12 @@ TEST_F(Devices, PanelsTakeTurns) {
   execution.batch_invariant = true;
   const Outputs<float> at_once = run_on<DeviceBuffer>(batch, kEverything, execution);
   expect_close(batch, at_once);
-  for (const std::size_t pairs : {1, 2, 4}) {
-    detail::soft_dtw::most_panel_bytes = pairs * 120000;
+  for (const int pairs : {1, 2, 4}) {
+    force_soft_dtw_threshold("panel_bytes", pairs * 120000);
     EXPECT_TRUE(same_bits(run_on<DeviceBuffer>(batch, kEverything, execution), at_once)) << pairs;
     expect_close(batch, run(batch, kGradients));
   }
-  detail::soft_dtw::most_panel_bytes = 0;
+  force_soft_dtw_threshold("panel_bytes", 0);
   expect_close(batch, run_on<DeviceBuffer>(batch, kEverything, execution));
 }
 
@@ -121,6 +121,7 @@ struct Turns {
   bool gradient = true;
   int band = 0;  // its radius; 0: none
   bool batch_invariant = false;
+  detail::soft_dtw::DeviceTraits device = {132, 227 * 1024};  // an H200
 
   [[nodiscard]] int pairs_in_panel() const {
     detail::soft_dtw::Call call{};
@@ -134,8 +135,7 @@ struct Turns {
     call.out.value = &somewhere;
     if (gradient) call.out.grad_x = call.out.grad_y = &somewhere;
     call.batch_invariant = batch_invariant;
-    constexpr detail::soft_dtw::DeviceTraits kH200{132, 227 * 1024};
-    return detail::soft_dtw::plan_for(call, kH200).panel_pairs;
+    return detail::soft_dtw::plan_for(call, device).panel_pairs;
   }
 };
 
@@ -153,6 +153,37 @@ TEST_F(Devices, PairsTakeTurnsWhereThatIsFaster) {
   EXPECT_EQ((Turns{16, 2048, 2048, 64, false}.pairs_in_panel()), 0);
   EXPECT_EQ((Turns{32, 2048, 2048, 64, true, 512}.pairs_in_panel()), 0);
   EXPECT_EQ((Turns{4, 8192, 8192, 16}.pairs_in_panel()), 0);  // a pair's panel is too large
+}
+
+// A device of a class that nothing was measured on has the nearest class's thresholds, and a forced threshold
+// holds for every device.
+TEST_F(Devices, ThresholdsAreOfTheNearestClassUnlessForced) {
+  Turns turns{16, 2048, 2048, 64};
+  for (const int compute_capability : {75, 80, 89, 90, 120}) {
+    turns.device.compute_capability = compute_capability;
+    EXPECT_EQ(turns.pairs_in_panel(), 8);
+  }
+  EXPECT_TRUE(force_soft_dtw_threshold("turn_warps", 100));
+  EXPECT_EQ(turns.pairs_in_panel(), 0);
+  EXPECT_TRUE(force_soft_dtw_threshold("turn_features", 64));
+  EXPECT_EQ(turns.pairs_in_panel(), 8);
+  EXPECT_TRUE(force_soft_dtw_threshold("turn_features", kMeasuredThreshold));
+  EXPECT_EQ(turns.pairs_in_panel(), 0);
+  EXPECT_TRUE(force_soft_dtw_threshold("turn_warps", kMeasuredThreshold));
+  EXPECT_EQ(turns.pairs_in_panel(), 8);
+}
+
+// Sweeps start from both ends of a pair up to a number of strips.
+TEST_F(Devices, AThresholdOfStripsDecidesHowAPairIsSwept) {
+  const Batch<float> batch({2, 200, 333, 2}, 1.0, 6);
+  Execution one_end = Execution::cuda(0, nullptr);
+  one_end.batch_invariant = true;
+  const Outputs<float> expected = run_on<DeviceBuffer>(batch, kGradients, one_end);
+  EXPECT_TRUE(force_soft_dtw_threshold("meeting_strips", 1000));
+  EXPECT_FALSE(same_bits(run(batch, kGradients), expected));
+  EXPECT_TRUE(force_soft_dtw_threshold("meeting_strips", 0));
+  EXPECT_TRUE(same_bits(run(batch, kGradients), expected));
+  EXPECT_TRUE(force_soft_dtw_threshold("meeting_strips", kMeasuredThreshold));
 }
 
 // Whether a pair goes to a panel does not depend on the batch where its bits must not.
@@ -209,7 +240,7 @@ TEST_F(Devices, ADeviceThatIsNotCurrentIsNamed) {
 // Few short strips have a crew of two makers, in a kernel whose sweeps may also start from both ends. Many
 // have a small crew, in a kernel whose sweeps may not.
 TEST_F(Devices, ACrewOfFewStripsSweepsFromOneEndToo) {
-  detail::soft_dtw::most_panel_bytes = 0;
+  force_soft_dtw_threshold("panel_bytes", 0);
   const Batch<float> batch({2, 50, 90, 20}, 1.0, 7);
   const Outputs<float> few = run(batch, kValue);
   expect_close(batch, few);

@@ -15,6 +15,7 @@
 #include "soft_dtw/cuda/call/select.h"
 #include "tolerance.h"
 #include "warpalign/kernel_launches.h"
+#include "warpalign/tuning.h"
 
 namespace warpalign::test::soft_dtw {
 namespace {
@@ -26,10 +27,8 @@ class Registry : public ::testing::Test {
  protected:
   void TearDown() override {
     simt::device = {};
-    detail::soft_dtw::most_panel_bytes = kPanelBytes;
+    force_soft_dtw_threshold("panel_bytes", kMeasuredThreshold);
   }
-
-  const std::size_t kPanelBytes = detail::soft_dtw::most_panel_bytes;
 };
 
 template <typename T>
@@ -161,7 +160,7 @@ void solve_second_order(CostKind cost_kind) {
 TEST_F(Registry, EveryKernelIsReachedAndRight) {
   for (int dim : {1, 2, 3}) solve_few_features(dim);
   solve_panels();
-  detail::soft_dtw::most_panel_bytes = 0;
+  force_soft_dtw_threshold("panel_bytes", 0);
   solve_tiles();
   solve_options_in_tiles();
   for (Wanted wanted : {kValue, kGradients}) {
@@ -173,7 +172,7 @@ TEST_F(Registry, EveryKernelIsReachedAndRight) {
     solve_second_order<float>(cost_kind);
     solve_second_order<double>(cost_kind);
   }
-  detail::soft_dtw::most_panel_bytes = kPanelBytes;
+  force_soft_dtw_threshold("panel_bytes", kMeasuredThreshold);
   solve_panels_of_all_kinds();
   std::map<std::string, unsigned long long> launches;
   KernelLaunches told{};

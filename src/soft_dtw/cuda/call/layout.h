@@ -149,8 +149,9 @@ struct LayoutRequest {
   bool gradient;
   bool meets;
   bool rerun;  // few pairs, if any, need work: blocks take whole pairs
-  std::size_t
-      scratch_limit;  // of a rerun, in bytes: limits the number of pairs in flight, which is at least one
+  // Of a rerun, in bytes: limits the number of pairs in flight, which is at least one.
+  std::size_t scratch_limit;
+  int fewest_panel_strips;  // CudaTuning's
 };
 
 // Computes the offsets in the scratch.
@@ -203,7 +204,7 @@ inline Layout layout_for(const KernelSizes& k, const LayoutRequest& r, DeviceTra
   if (!r.rerun && r.batch < device.multiprocessors && strips > 1) {
     const int panels = std::clamp(device.multiprocessors / (r.batch * l.ends()), 1, strips);
     const bool in_tiles = k.source.carried == 0 && k.columns_per_lane == 1;
-    const int narrowest = in_tiles ? 1 : std::min(4, fused);
+    const int narrowest = in_tiles ? 1 : std::clamp(r.fewest_panel_strips, 1, fused);
     l.warps = std::clamp(div_up(strips, panels), narrowest, fused);
     l.tickets = strips > l.warps;
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "soft_dtw/cuda/call/call.h"
+#include "soft_dtw/tuning.h"
 
 namespace warpalign::detail::soft_dtw {
 namespace {
@@ -48,10 +49,10 @@ Need need_of(const Call& call) {
 
 // The most bytes of a panel and the states of its sweeps: a constant, or twice the size of the inputs if that
 // is more. A cost matrix is an input here unless there is a band, with which tiles are fast.
-std::size_t panel_limit(const Need& need, bool has_matrix) {
+std::size_t panel_limit(const Need& need, bool has_matrix, std::size_t panel_bytes) {
   const double n = need.n, m = need.m;
   const double inputs = 4.0 * need.batch * (has_matrix ? n * m : (n + m) * need.dim);
-  return std::max(most_panel_bytes, static_cast<std::size_t>(2 * inputs));
+  return std::max(panel_bytes, static_cast<std::size_t>(2 * inputs));
 }
 
 struct PanelPlan {
@@ -67,15 +68,16 @@ int warps_at_work(const PanelPlan& plan, int pairs) {
   return pairs * std::min(plan.panel.strips, div_up(plan.panel.lines, kApart)) * plan.sweep.layout.ends();
 }
 
-// Whether pairs that take turns in a panel are faster than all of them in tiles at the same time. Up to 64
-// features each turn has to fill the device. The least numbers of warps are from measurements in
-// docs/developer/kernels/soft_dtw.md, "Turns". Tiles make costs alone as fast as a panel's kernel does, and
+// Whether pairs that take turns in a panel are faster than all of them in tiles at the same time. With few
+// features each turn has to fill the device. Tiles make costs alone as fast as a panel's kernel does, and
 // save what a band leaves out.
 bool turns_pay(const Need& need, Options in_panel, int warps, DeviceTraits device) {
-  if (need.dim > kMostMeetingFeatures) return true;
+  const CudaTuning tuning = cuda_tuning(device);
+  if (need.dim >= tuning.turn_features) return true;
   const bool costs_alone = !need.gradient && need.options == Options::kNone;
   const bool is_led_by_tiles = !need.holds_cells && (costs_alone || in_panel == Options::kPaths);
-  return warps >= (is_led_by_tiles ? 8 : 2) * device.multiprocessors;
+  const int least = is_led_by_tiles ? tuning.turn_warps_of_fast_tiles : tuning.turn_warps;
+  return warps >= double(least) * device.multiprocessors;
 }
 
 // Distances of many features, and cost matrices, go to a panel if it holds all pairs, or if turns pay. With
@@ -85,8 +87,10 @@ PanelPlan panel_for(const Need& need, std::optional<Options> options, bool has_m
   plan.panel = panel_of(need.n, need.m);
   const bool is_possible =
       need.arithmetic == Arithmetic::kFloat32 && options && (need.holds_cells || need.dim > kMostFewFeatures);
-  const std::size_t limit =
-      need.batch_invariant ? most_panel_bytes : panel_limit(need, has_matrix && options == Options::kNone);
+  const auto panel_bytes = static_cast<std::size_t>(cuda_tuning(device).panel_bytes);
+  const std::size_t limit = need.batch_invariant
+                                ? panel_bytes
+                                : panel_limit(need, has_matrix && options == Options::kNone, panel_bytes);
   if (!is_possible || static_cast<double>(plan.panel.pair_cells()) * sizeof(float) > limit) return plan;
   Need part = need;
   part.in_panel = true;

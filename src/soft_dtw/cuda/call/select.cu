@@ -1,12 +1,8 @@
 #include "soft_dtw/cuda/call/select.h"
+#include "soft_dtw/tuning.h"
 
 namespace warpalign::detail::soft_dtw {
 namespace {
-
-// The number of strips per multiprocessor up to which pairs are swept from both ends.
-constexpr int kFewFeaturesStrips = 16;
-constexpr int kSmallCrewStrips = 4;
-constexpr int kLargeCrewStrips = 2;
 
 // Few pairs may be swept from both ends, if there is room for all strips of both sweeps. With more than
 // kMostMeetingFeatures features, a warp that makes gradients has several blocks of features, and sums grad_y
@@ -65,10 +61,11 @@ KernelKey few_features_key(const Need& need, DeviceTraits device) {
   }
   // Wide lanes do more work per instruction of overhead, narrow ones finish a single pair sooner.
   const double warps_of_two = static_cast<double>(need.batch) * strips_of(need.m, 2);
-  const bool fills_device = warps_of_two >= 16.0 * device.multiprocessors;
+  const CudaTuning tuning = cuda_tuning(device);
+  const bool fills_device = warps_of_two >= double(tuning.wide_lanes_warps) * device.multiprocessors;
   key.columns_per_lane = need.m <= 32 ? 1 : !need.gradient && fills_device && need.m > 64 ? 4 : 2;
   if (key.columns_per_lane != 2 || !may_meet(need) ||
-      !has_room_for_both_ends(need, 2, kFewFeaturesStrips, device)) {
+      !has_room_for_both_ends(need, 2, tuning.meeting_strips, device)) {
     return key;
   }
   key.meets = true;
@@ -79,7 +76,7 @@ KernelKey panel_key(const Need& need, DeviceTraits device) {
   const KernelKey key{
       Arithmetic::kFloat32, CostSource::kPanel, need.options, sweeps_of(need), CrewKind::kNone, false, 2, 0};
   if (need.options != Options::kNone || need.batch_invariant || need.n < kShortestMeeting ||
-      !has_room_for_both_ends(need, 2, kFewFeaturesStrips, device)) {
+      !has_room_for_both_ends(need, 2, cuda_tuning(device).meeting_strips, device)) {
     return key;
   }
   KernelKey meeting = key;
@@ -98,11 +95,12 @@ KernelKey tiles_key(const Need& need, DeviceTraits device) {
     return key;
   }
   const double strips = static_cast<double>(need.batch) * strips_of(need.m, 1) / device.multiprocessors;
+  const CudaTuning tuning = cuda_tuning(device);
+  const int meeting = need.gradient ? tuning.meeting_large_crew_strips : tuning.meeting_small_crew_strips;
   KernelKey sooner = key;
   sooner.crew = need.gradient ? CrewKind::kLarge : CrewKind::kForwardTwo;
-  sooner.meets = may_meet(need) &&
-                 has_room_for_both_ends(need, 1, need.gradient ? kLargeCrewStrips : kSmallCrewStrips, device);
-  const bool is_better = strips <= kLargeCrewStrips && !(need.gradient && need.batch_invariant);
+  sooner.meets = may_meet(need) && has_room_for_both_ends(need, 1, meeting, device);
+  const bool is_better = strips <= tuning.large_crew_strips && !(need.gradient && need.batch_invariant);
   if (!is_better) return key;
   const SweepKernel* const kernel = kernel_or_meeting_one(sooner);
   const bool fits = kernel && shared_bytes_of_strip(kernel->sizes) <= device.shared_bytes_per_block;
@@ -124,8 +122,9 @@ Selection laid_out(const KernelKey& key, const Need& need, bool rerun, std::size
                    DeviceTraits device) {
   const SweepKernel* const kernel = kernel_or_meeting_one(key);
   if (!kernel) return {};
-  const LayoutRequest request{need.batch,    need.n,    need.m, need.dim,
-                              need.gradient, key.meets, rerun,  scratch_limit};
+  const LayoutRequest request{need.batch, need.n,        need.m,
+                              need.dim,   need.gradient, key.meets,
+                              rerun,      scratch_limit, cuda_tuning(device).fewest_panel_strips};
   return {kernel, layout_for(kernel->sizes, request, device)};
 }
 

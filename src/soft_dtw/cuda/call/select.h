@@ -29,10 +29,6 @@ struct Selection {
   [[nodiscard]] bool fits() const { return kernel && layout.warps > 0; }
 };
 
-// The most bytes of a panel and the states of its sweeps, if the inputs are small. Tests make it smaller, to
-// reach the kernels of pairs that do not fit.
-inline std::size_t most_panel_bytes = std::size_t{256} << 20;
-
 Selection select(const Need& need, DeviceTraits device);
 
 // The float64 kernel that follows a float32 one, for the pairs that were not certified. There are few, if
