@@ -6,7 +6,7 @@ import torch
 
 from tests.python.transducer.decoding_reference import FAMILIES, model
 from warpalign.transducer import (
-    TransducerHypotheses,
+    Hypotheses,
     transducer_beam_decode,
     transducer_greedy_decode,
 )
@@ -14,7 +14,7 @@ from warpalign.transducer import (
 
 def found_with(
     family_name: str, hidden: int, beam: int, dtype: torch.dtype, device: torch.device
-) -> list[TransducerHypotheses]:
+) -> list[Hypotheses]:
     """The best hypotheses of two utterances; beam 0 is greedy search."""
     family = FAMILIES[family_name]
     predictor, joint = model(family, hidden, blank=0.3)

@@ -12,6 +12,7 @@
 
 #include "call.h"
 #include "checks.h"
+#include "contiguous.h"
 
 namespace warpalign::torch_binding {
 namespace {
@@ -42,21 +43,6 @@ DType real_dtype(const Tensor& tensor, const char* name) {
   if (tensor.scalar_type() == ScalarType::Float) return DType::kFloat32;
   if (tensor.scalar_type() == ScalarType::Double) return DType::kFloat64;
   fail(name, "dtype float32 or float64", dtype_of(tensor));
-}
-
-// A contiguous tensor of these extents; below 0: any.
-void check_contiguous(const Tensor& tensor, const char* name, const char* axes,
-                      const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& first,
-                      const char* first_name) {
-  check_same_device(tensor, name, first, first_name);
-  if (tensor.scalar_type() != dtype) {
-    fail(name, std::string("dtype ") + torch::headeronly::toString(dtype), dtype_of(tensor));
-  }
-  bool fits = tensor.dim() == static_cast<int64_t>(sizes.size()) && tensor.is_contiguous();
-  for (std::size_t axis = 0; fits && axis < sizes.size(); ++axis) {
-    fits = sizes[axis] < 0 || tensor.size(static_cast<int64_t>(axis)) == sizes[axis];
-  }
-  if (!fits) fail(name, std::string("a contiguous tensor ") + axes, shape_of(tensor));
 }
 
 const std::int32_t* ints_of(const Tensor& tensor) {

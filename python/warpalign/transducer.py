@@ -1,9 +1,9 @@
 """Transducers (RNN-T, multi-blank, TDT): losses, fused joint network, alignment, greedy and beam decoding."""
 
+from warpalign._core.hypotheses import Hypotheses, Predictor
 from warpalign._transducer.align import TransducerAlignment, TransducerPosteriors, transducer_align
 from warpalign._transducer.align_joint import transducer_align_from_joint
 from warpalign._transducer.beam import transducer_beam_decode
-from warpalign._transducer.decode_model import Predictor, TransducerHypotheses
 from warpalign._transducer.functional import tdt_loss, transducer_loss
 from warpalign._transducer.greedy import transducer_greedy_decode
 from warpalign._transducer.joint import TransducerJointLoss, transducer_loss_from_joint
@@ -12,12 +12,12 @@ from warpalign._transducer.modules import TDTLoss, TransducerLoss
 from warpalign._transducer.penalties import TransducerPenalties
 
 __all__ = [
+    "Hypotheses",
     "JointFunction",
     "JointWeights",
     "Predictor",
     "TDTLoss",
     "TransducerAlignment",
-    "TransducerHypotheses",
     "TransducerJointLoss",
     "TransducerLoss",
     "TransducerPenalties",

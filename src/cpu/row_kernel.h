@@ -7,6 +7,13 @@
 
 namespace warpalign::cpu {
 
+// A column of a row, and its number.
+template <class Real>
+struct Column {
+  Real value;
+  std::int32_t column;
+};
+
 // The most columns of a row that a RowGradient can name.
 constexpr int kRowColumns = 16;
 

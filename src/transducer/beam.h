@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "core/anywhere.h"
+#include "core/prefix.h"
 #include "transducer/decode.h"
 #include "transducer/walk.h"
 
@@ -78,19 +79,6 @@ struct BeamWork {
     return one;
   }
 };
-
-// The hash of a label sequence with one more label.
-WARPALIGN_ANYWHERE inline std::uint64_t extended(std::uint64_t hash, std::int32_t token) {
-  std::uint64_t v = hash + (static_cast<std::uint64_t>(token) + 1) * 0x9e3779b97f4a7c15ULL;  // splitmix64
-  v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  v = (v ^ (v >> 27)) * 0x94d049bb133111ebULL;
-  return v ^ (v >> 31);
-}
-
-WARPALIGN_ANYWHERE inline double log_add(double a, double b) {
-  const double high = a > b ? a : b, low = a > b ? b : a;
-  return low > -kInfinity<double> ? high + std::log1p(std::exp(low - high)) : high;
-}
 
 // One utterance's step.
 template <class Real, class Crew>

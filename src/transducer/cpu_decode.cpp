@@ -148,7 +148,7 @@ struct Walker {
     while (walks && walk.frame - start < count) {
       const Real* const row = scores + std::int64_t{walk.frame - start} * columns_of(d);
       Best<Real> best;
-      CpuColumn<Real> found;
+      cpu::Column<Real> found;
       if (kernels<Real>().largest(row, nullptr, d.labels, 1, &found) > 0) best = {found.value, found.column};
       const double lse = kernels<Real>().lse(row, d.labels);
       walks = take(best_arc(d, best, lse, row + d.labels), d, walk, log_prob) && walk.frame < end;
@@ -215,7 +215,7 @@ struct Alone {
   static void best_labels(const TransducerDecoding& d, const Real* row, const Real* added, std::int32_t count,
                           Best<Real>* out) {
     // As many more as there are blanks.
-    CpuColumn<Real> all[kTransducerMostBeams + kTransducerBigBlanks + 1];
+    cpu::Column<Real> all[kTransducerMostBeams + kTransducerBigBlanks + 1];
     const int blanks = d.tdt ? 1 : 1 + d.durations;
     const int found = kernels<Real>().largest(row, added, d.labels, count + blanks, all);
     std::int32_t kept = 0;

@@ -1,12 +1,13 @@
-// The CPU kernels of decoding: hidden rows, their products with the output layer's weights, and a row's best
-// columns. Lanes lie along the summed axis, and a row's sums do not depend on the rows beside it. Included
-// once per instruction set, with WARPALIGN_SIMD_NAMESPACE and WARPALIGN_ISA defined.
+// The CPU kernels of decoding: hidden rows, and their products with the output layer's weights. Lanes lie
+// along the summed axis, and a row's sums do not depend on the rows beside it. Included once per instruction
+// set, with WARPALIGN_SIMD_NAMESPACE and WARPALIGN_ISA defined.
 #include "core/constants.h"
 #include "cpu/simd.h"
 #include "transducer/cpu_decode_kernel.h"
 #include "transducer/cpu_kernel.h"
 
 // clang-format off: needs what is above
+#include "cpu/largest.inl"
 #include "cpu/rows.inl"
 // clang-format on
 
@@ -173,31 +174,6 @@ void decode_scores(const Real* hidden, __INT64_TYPE__ hidden_stride, int rows, c
   }
 }
 
-template <class Real>
-int decode_largest(const Real* row, const Real* added, __INT32_TYPE__ columns, int count,
-                   CpuColumn<Real>* out) {
-  using V = typename VectorOf<Real>::Type;
-  constexpr int kLanes = kLanesOf<V>;
-  Real least = static_cast<Real>(-__builtin_inf());  // what a number has to be above
-  int found = 0;
-  const auto see = [&](Real value, __INT32_TYPE__ column) {
-    if (!(value > least)) return;
-    if (found < count) ++found;
-    int place = found - 1;
-    for (; place > 0 && value > out[place - 1].value; --place) out[place] = out[place - 1];
-    out[place] = {value, column};
-    if (found == count) least = out[found - 1].value;
-  };
-  __INT32_TYPE__ k = 0;
-  for (; k + kLanes <= columns; k += kLanes) {
-    const V v = added ? load(row + k) + load(added + k) : load(row + k);
-    if (!any_bit(v > splat(least))) continue;
-    for (int lane = 0; lane < kLanes; ++lane) see(v[lane], k + lane);
-  }
-  for (; k < columns; ++k) see(added ? row[k] + added[k] : row[k], k);
-  return found;
-}
-
 }  // namespace WARPALIGN_SIMD_NAMESPACE
 
 namespace warpalign::detail::transducer {
@@ -205,9 +181,9 @@ namespace warpalign::detail::transducer {
 const CpuDecode& decode_kernels_for(cpu::IsaTag<cpu::Isa::WARPALIGN_ISA>) {
   namespace isa = WARPALIGN_SIMD_NAMESPACE;
   static constexpr CpuDecode kKernels{{isa::decode_hidden<float>, isa::decode_scores<float>,
-                                       isa::row_lse<isa::WideStorage<float>>, isa::decode_largest<float>},
+                                       isa::row_lse<isa::WideStorage<float>>, isa::largest_columns<float>},
                                       {isa::decode_hidden<double>, isa::decode_scores<double>,
-                                       isa::row_lse<isa::WideStorage<double>>, isa::decode_largest<double>}};
+                                       isa::row_lse<isa::WideStorage<double>>, isa::largest_columns<double>}};
   return kKernels;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cpu/isa.h"
+#include "cpu/row_kernel.h"
 
 namespace warpalign::detail::transducer {
 
@@ -15,13 +16,6 @@ constexpr int kDecodeStep = 4;
 // A row of hidden numbers takes a multiple of so many, the last ones 0.
 constexpr int kDecodePad = 16;
 
-// A column of a row, and its number.
-template <class Real>
-struct CpuColumn {
-  Real value;
-  std::int32_t column;
-};
-
 template <class Real>
 struct CpuDecodeKernels {
   // out[j] = act(encoder[j] + predictor[j]), padded with 0.
@@ -31,9 +25,8 @@ struct CpuDecodeKernels {
                  const Real* bias, std::int32_t hidden_size, std::int32_t columns, Real* const* out);
   // log sum exp of a row; NaN if it holds NaN or +inf, -inf if it holds -inf alone.
   double (*lse)(const void* row, std::int32_t columns);
-  // The `count` largest of row[c] + added[c], the largest first, equal ones in order of their columns; added
-  // may be null. -inf and NaN are left out. Returns how many there are.
-  int (*largest)(const Real* row, const Real* added, std::int32_t columns, int count, CpuColumn<Real>* out);
+  // cpu/largest.inl
+  int (*largest)(const Real* row, const Real* added, std::int32_t columns, int count, cpu::Column<Real>* out);
 };
 
 struct CpuDecode {

@@ -8,18 +8,10 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import check_count, check_flag, check_number, naming_arguments
+from warpalign._core.hypotheses import Hypotheses, Predictor, State, advanced
 from warpalign._core.series import Lengths
 from warpalign._core.transforms import not_compiled
-from warpalign._transducer.decode_model import (
-    Model,
-    Predictor,
-    State,
-    TransducerHypotheses,
-    check_graph,
-    check_model,
-    mapped,
-    where,
-)
+from warpalign._transducer.decode_model import Model, check_graph, check_model
 from warpalign._transducer.decode_ops import beam_step
 from warpalign._transducer.joint_weights import JointFunction, JointWeights
 from warpalign._transducer.replay import Replayed
@@ -100,7 +92,7 @@ def transducer_beam_decode(
     state: BeamState | None = None,
     steps_per_round: int = 8,
     cuda_graph: bool = False,
-) -> list[TransducerHypotheses]:
+) -> list[Hypotheses]:
     """Beam search for RNN-T, multi-blank RNN-T and TDT, of a whole batch or a stream's chunk.
 
     Every hypothesis is at a frame of its own. A step takes all arcs out of those at an utterance's earliest frame. The best
@@ -134,7 +126,7 @@ def transducer_beam_decode(
             work, on tensors of the same shapes, and must not wait for the device.
 
     Returns:
-        As many TransducerHypotheses as ``n_best`` says, the best first, each with all tokens since the stream began. Where an utterance has fewer hypotheses, a score is −inf and the length 0. Frames and durations are those of
+        As many Hypotheses as ``n_best`` says, the best first, each with all tokens since the stream began. Where an utterance has fewer hypotheses, a score is −inf and the length 0. Frames and durations are those of
         the best path. Scores are log-probabilities, with the language model's part, before ``score_norm``.
 
     Raises:
@@ -302,11 +294,16 @@ def _step(
     picked = (source + first).view(-1)
     label = label.view(-1)
     tokens, found = label.clamp(min=0).long(), label >= 0
-    rows, predictor = _advanced(model, state.rows, state.predictor, picked, tokens, found)
+    rows, predictor = advanced(
+        model.step, model.batch_axis, state.rows, state.predictor, picked, tokens, found
+    )
     language_rows, language = state.language_rows, state.language
     if search.language is not None:
         assert language_rows is not None
-        language_rows, language = _advanced(search.language, language_rows, language, picked, tokens, found)
+        reader = search.language
+        language_rows, language = advanced(
+            reader.step, reader.batch_axis, language_rows, language, picked, tokens, found
+        )
     state = state._replace(
         rows=rows,
         predictor=predictor,
@@ -319,19 +316,7 @@ def _step(
     return state, expand
 
 
-def _advanced(
-    model: Model, rows: Tensor, state: State, picked: Tensor, tokens: Tensor, found: Tensor
-) -> tuple[Tensor, State]:
-    """Rows and states of the hypotheses that new ones come from, after their new labels."""
-    rows = rows.index_select(0, picked)
-    state = mapped(lambda leaf: leaf.index_select(model.batch_axis, picked), state)
-    if not found.is_cuda and not bool(found.any()):
-        return rows, state
-    new_rows, new_state = model.step(tokens, state)
-    return torch.where(found[:, None], new_rows, rows), where(found, new_state, state, model.batch_axis)
-
-
-def _best(state: BeamState, search: _Search, count: int, dtype: torch.dtype) -> list[TransducerHypotheses]:
+def _best(state: BeamState, search: _Search, count: int, dtype: torch.dtype) -> list[Hypotheses]:
     """The best hypotheses in order, with their labels."""
     lengths = state.hypothesis[..., LENGTH].long()
     tokens, frames, durations = _labels(state, lengths)
@@ -345,7 +330,7 @@ def _best(state: BeamState, search: _Search, count: int, dtype: torch.dtype) -> 
     each = order[..., None].expand(-1, -1, longest)
     parts = [torch.where(inside, t[..., :longest].gather(1, each), -1) for t in (tokens, frames, durations)]
     return [
-        TransducerHypotheses(
+        Hypotheses(
             parts[0][:, k],
             parts[1][:, k],
             parts[2][:, k],

@@ -2,49 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from warpalign._core import library
 from warpalign._core.checks import DTYPES, check_count, check_flag, shape_of, warn_once
+from warpalign._core.hypotheses import Predictor, State, axis_of, check_reader, checked_step
 from warpalign._transducer.checks import check_lengths
 from warpalign._transducer.columns import Columns, check_columns
 from warpalign._transducer.decode_ops import scores as scores_operator
 from warpalign._transducer.joint_checks import ACTIVATIONS, check_joint
 from warpalign._transducer.joint_weights import JointFunction, JointWeights
-
-State = Any
-"""A tensor, or tuples, lists and dicts of tensors; each has the batch on one axis."""
-
-
-class Predictor(Protocol):
-    """The network that reads labels. An attribute ``batch_axis`` says where its states have the batch; without it, axis 0."""
-
-    def initial_state(self, batch: int) -> State:
-        """The state before the first token, for so many hypotheses."""
-
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """tokens (N,) int64 and a state -> outputs (N, H) and the state after them. It must not change the state given."""
-
-
-class TransducerHypotheses(NamedTuple):
-    """What a search has found, one hypothesis for each of B utterances; L is the length of the longest one."""
-
-    tokens: Tensor
-    """(B, L) int64, −1 after a hypothesis' end."""
-    frames: Tensor
-    """(B, L) int64: the frame of each token, counted from the beginning of the stream; −1 after the end."""
-    durations: Tensor
-    """(B, L) int64: frames that the token's arc consumes, 0 without TDT; −1 after the end."""
-    lengths: Tensor
-    """(B,) int64."""
-    scores: Tensor
-    """(B,): log-probability, from the beginning of the stream."""
-    state: Any
-    """What continues the stream."""
 
 
 class Arcs(NamedTuple):
@@ -107,28 +77,11 @@ class Model(NamedTuple):
             result = self.predictor.step(tokens, state)
         except IndexError as error:
             raise IndexError(self._why_no_token(tokens, error)) from error
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise TypeError(
-                f"{self.name}: expected step() to return rows and a state, got {type(result).__name__}"
-            )
-        row, state = result
-        count = tokens.shape[0]
-        if not isinstance(row, Tensor) or row.dim() != 2 or row.shape[0] != count:
-            came = f"shape {shape_of(row)}" if isinstance(row, Tensor) else type(row).__name__
-            raise ValueError(f"{self.name}: expected rows ({count}, H) from step(), got {came}")
+        row, state = checked_step(result, self.name, tokens.shape[0], self.batch_axis)
         if self._feeds_kernels and row.shape[1] != self.encoder.shape[2]:
             raise ValueError(
                 f"{self.name}: expected rows of {self.encoder.shape[2]} numbers, as the encoder's, got shape {shape_of(row)}"
             )
-        for leaf in leaves(state):
-            if not isinstance(leaf, Tensor):
-                raise TypeError(
-                    f"{self.name}: expected a state of tensors, got one with {type(leaf).__name__}"
-                )
-            if leaf.dim() <= self.batch_axis or leaf.shape[self.batch_axis] != count:
-                raise ValueError(
-                    f"{self.name}: expected states with {count} hypotheses on axis {self.batch_axis} (batch_axis), got shape {shape_of(leaf)}"
-                )
         return (row.to(self.encoder.dtype).contiguous() if self._feeds_kernels else row), state
 
     def _why_no_token(self, tokens: Tensor, error: IndexError) -> str:
@@ -152,7 +105,7 @@ class Model(NamedTuple):
     def reading(self, reader: Any, name: str) -> Model:
         """The same with another reader of labels."""
         return self._replace(
-            predictor=_check_reader(reader, name), batch_axis=_axis_of(reader, name), name=name
+            predictor=check_reader(reader, name), batch_axis=axis_of(reader, name), name=name
         )
 
     def scores(self, frame: Tensor, rows: Tensor, window: int) -> Tensor:
@@ -193,25 +146,6 @@ class Model(NamedTuple):
             )
 
 
-def leaves(state: State) -> list[Any]:
-    if isinstance(state, (tuple, list)):
-        return [leaf for part in state for leaf in leaves(part)]
-    if isinstance(state, dict):
-        return [leaf for part in state.values() for leaf in leaves(part)]
-    return [state]
-
-
-def mapped(function: Callable[..., Tensor], state: State, *others: State) -> State:
-    """function(tensor, its counterparts in others) for every tensor of a state."""
-    if isinstance(state, (tuple, list)):
-        parts = [mapped(function, *together) for together in zip(state, *others, strict=True)]
-        # A named tuple takes its fields one by one.
-        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
-    if isinstance(state, dict):
-        return {key: mapped(function, state[key], *(other[key] for other in others)) for key in state}
-    return function(state, *others)
-
-
 def check_graph(cuda_graph: object, model: Model) -> bool:
     """Whether a search runs in a CUDA graph."""
     wanted = check_flag(cuda_graph, "cuda_graph")
@@ -220,17 +154,6 @@ def check_graph(cuda_graph: object, model: Model) -> bool:
             f"cuda_graph: expected False, because encoder_out lies on {model.encoder.device}, got True"
         )
     return wanted
-
-
-def where(found: Tensor, new: State, old: State, axis: int) -> State:
-    """A state: the new one where found (N,) says so, else the old one."""
-
-    def choose(one: Tensor, other: Tensor) -> Tensor:
-        if one.numel() == 0:
-            return one
-        return torch.where(found.view([-1 if k == axis else 1 for k in range(one.dim())]), one, other)
-
-    return mapped(choose, new, old)
 
 
 def _check_encoder(encoder: object) -> Tensor:
@@ -273,18 +196,6 @@ def _check_joint(given: object, encoder: Tensor) -> tuple[JointWeights | JointFu
     return joint._replace(weight=weight, bias=bias), arcs
 
 
-def _check_reader(reader: Any, name: str) -> Predictor:
-    for method in ("initial_state", "step"):
-        if not callable(getattr(reader, method, None)):
-            raise TypeError(f"{name}: expected a method {method}(), got {type(reader).__name__} without it")
-    checked: Predictor = reader
-    return checked
-
-
-def _axis_of(reader: Any, name: str) -> int:
-    return check_count(getattr(reader, "batch_axis", 0), f"{name}.batch_axis", 0)
-
-
 def _warn_of_few_embeddings(model: Model) -> None:
     """On a GPU a token beyond the embedding ends the process: what can be seen of a module is said before."""
     if model.columns is None or model.arcs.tdt or not isinstance(model.predictor, nn.Module):
@@ -310,11 +221,11 @@ def check_model(
 ) -> Model:
     rows = _check_encoder(encoder_out)
     checked, of_joint = _check_joint(joint, rows)
-    reader = _check_reader(predictor, "predictor")
+    reader = check_reader(predictor, "predictor")
     start = of_joint.blank if start_id is None else check_count(start_id, "start_id", 0)
     most = check_count(max_symbols_per_frame, "max_symbols_per_frame")
     arcs = Arcs(of_joint.tdt, of_joint.blank, of_joint.durations, of_joint.big_blank_ids, min(most, 2**29))
-    axis = _axis_of(predictor, "predictor")
+    axis = axis_of(predictor, "predictor")
     counts = check_lengths(
         encoder_lengths,
         "encoder_lengths",

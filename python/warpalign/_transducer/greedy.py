@@ -9,17 +9,10 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import check_count, naming_arguments
+from warpalign._core.hypotheses import Hypotheses, Predictor, State, where
 from warpalign._core.series import Lengths
 from warpalign._core.transforms import not_compiled
-from warpalign._transducer.decode_model import (
-    Model,
-    Predictor,
-    State,
-    TransducerHypotheses,
-    check_graph,
-    check_model,
-    where,
-)
+from warpalign._transducer.decode_model import Model, check_graph, check_model
 from warpalign._transducer.decode_ops import greedy_joint_step, greedy_step
 from warpalign._transducer.joint_weights import JointFunction, JointWeights
 from warpalign._transducer.replay import Replayed
@@ -58,7 +51,7 @@ def transducer_greedy_decode(
     state: GreedyState | None = None,
     labels_per_round: int = 8,
     cuda_graph: bool = False,
-) -> TransducerHypotheses:
+) -> Hypotheses:
     """Greedy search: the best arc of every frame, for RNN-T, multi-blank RNN-T and TDT, of a whole batch or a stream's chunk.
 
     Every step takes each utterance along blanks to its next label, in one launch; then the predictor reads all new labels.
@@ -83,7 +76,7 @@ def transducer_greedy_decode(
             shapes, and must not wait for the device.
 
     Returns:
-        :class:`warpalign.transducer.TransducerHypotheses` of this chunk's tokens. Scores add up the log-probabilities of all
+        :class:`warpalign.transducer.Hypotheses` of this chunk's tokens. Scores add up the log-probabilities of all
         labels, blanks and durations taken since the stream began.
 
     Raises:
@@ -256,9 +249,7 @@ def _after(walks: Tensor, place: _Place, before: GreedyState, limits: Tensor) ->
     )
 
 
-def _hypotheses(
-    walks: Tensor, after: GreedyState, before: GreedyState, dtype: torch.dtype
-) -> TransducerHypotheses:
+def _hypotheses(walks: Tensor, after: GreedyState, before: GreedyState, dtype: torch.dtype) -> Hypotheses:
     """The steps that found labels, without the others."""
     found = walks[..., LABEL] >= 0
     lengths = found.sum(0)
@@ -270,7 +261,7 @@ def _hypotheses(
         values = walks[..., which].gather(0, order).long() + offset
         return torch.where(inside, values, -1).T.contiguous()
 
-    return TransducerHypotheses(
+    return Hypotheses(
         column(LABEL),
         column(LABEL_FRAME, before.frames_before),
         column(LABEL_DURATION),

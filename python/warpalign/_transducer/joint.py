@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from warpalign._core.checks import Precision, check_count, check_flag, check_precision, naming_arguments
+from warpalign._core.hypotheses import Hypotheses, Predictor
 from warpalign._core.randomness import check_generator_of_module, device_generator
 from warpalign._core.reduction import BatchLengths, reduced
 from warpalign._core.series import Lengths
@@ -23,7 +24,6 @@ from warpalign._transducer.checks import (
     explained,
 )
 from warpalign._transducer.columns import check_columns, check_durations
-from warpalign._transducer.decode_model import Predictor, TransducerHypotheses
 from warpalign._transducer.greedy import transducer_greedy_decode
 from warpalign._transducer.joint_autograd import JointSettings, joint_losses
 from warpalign._transducer.joint_checks import check_activation, check_joint, check_joint_inputs, check_layer
@@ -285,7 +285,7 @@ class TransducerJointLoss(nn.Module):
 
     def greedy_decode(
         self, encoder_out: Tensor, encoder_lengths: Lengths | None, predictor: Predictor, **options: Any
-    ) -> TransducerHypotheses:
+    ) -> Hypotheses:
         """:func:`warpalign.transducer_greedy_decode` with the module's joint network.
 
         Args:
@@ -298,7 +298,7 @@ class TransducerJointLoss(nn.Module):
 
     def beam_decode(
         self, encoder_out: Tensor, encoder_lengths: Lengths | None, predictor: Predictor, **options: Any
-    ) -> list[TransducerHypotheses]:
+    ) -> list[Hypotheses]:
         """:func:`warpalign.transducer_beam_decode` with the module's joint network.
 
         Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from warpalign._transducer.decode_model import State, leaves, mapped
+from warpalign._core.hypotheses import State, leaves, mapped
 
 Run = Callable[[Any], tuple[Any, State]]
 """From a state to the next state, of the same shapes, and what else is made of it."""

@@ -21,8 +21,8 @@ from tests.python.transducer.decoding_reference import (
 )
 from tests.python.transducer.test_greedy import Recurrent, on
 from warpalign.transducer import (
+    Hypotheses,
     JointFunction,
-    TransducerHypotheses,
     transducer_beam_decode,
     transducer_greedy_decode,
 )
@@ -40,11 +40,11 @@ SMALL = {
 
 def search(
     encoder: Tensor, lengths: Tensor | None, parts: tuple[LastTwo, Any], family: Family, **options: Any
-) -> list[TransducerHypotheses]:
+) -> list[Hypotheses]:
     return transducer_beam_decode(encoder, lengths, *parts, **family.keywords() | options)  # type: ignore[arg-type]
 
 
-def labels_of(found: TransducerHypotheses, b: int) -> tuple[int, ...]:
+def labels_of(found: Hypotheses, b: int) -> tuple[int, ...]:
     return tuple(found.tokens[b, : int(found.lengths[b])].tolist())
 
 
@@ -267,7 +267,7 @@ def test_dead_arcs(device: torch.device) -> None:
     inf, nan = torch.inf, torch.nan
     predictor = LastTwo(Family(labels=3), 4).to(device)
 
-    def run(*frames: list[float]) -> TransducerHypotheses:
+    def run(*frames: list[float]) -> Hypotheses:
         encoder = torch.tensor([frames], dtype=torch.float32, device=device)
         (found,) = transducer_beam_decode(
             encoder,

@@ -11,15 +11,15 @@ from torch import Tensor
 import warpalign
 from tests.python.helpers import HALF_DTYPES, randn
 from tests.python.transducer.decoding_reference import FAMILIES, Family, Found, LastTwo, greedy, model
-from warpalign._transducer.decode_model import leaves
-from warpalign.transducer import JointFunction, JointWeights, TransducerHypotheses, transducer_greedy_decode
+from warpalign._core.hypotheses import leaves
+from warpalign.transducer import Hypotheses, JointFunction, JointWeights, transducer_greedy_decode
 
 LENGTHS = [0, 1, 2, 15, 16, 17, 40, 33]
 
 
 def decode(
     encoder: Tensor, lengths: Tensor | None, parts: tuple[LastTwo, Any], family: Family, **options: Any
-) -> TransducerHypotheses:
+) -> Hypotheses:
     predictor, joint = parts
     return transducer_greedy_decode(encoder, lengths, predictor, joint, **family.keywords() | options)  # type: ignore[arg-type]
 
@@ -30,7 +30,7 @@ def on(device: torch.device, parts: tuple[LastTwo, JointWeights]) -> tuple[LastT
     return predictor.to(device), joint._replace(weight=joint.weight.to(device), bias=joint.bias.to(device))
 
 
-def assert_found(got: TransducerHypotheses, b: int, expected: Found) -> None:
+def assert_found(got: Hypotheses, b: int, expected: Found) -> None:
     length = int(got.lengths[b])
     assert got.tokens[b, :length].tolist() == expected.tokens
     assert got.frames[b, :length].tolist() == expected.frames
@@ -185,7 +185,7 @@ def test_recurrent_predictors() -> None:
         assert got.tokens[b, : int(got.lengths[b])].tolist() == tokens
 
 
-def assert_same_bits(got: TransducerHypotheses, want: TransducerHypotheses) -> None:
+def assert_same_bits(got: Hypotheses, want: Hypotheses) -> None:
     for one, other in zip(got[:5], want[:5], strict=True):
         assert torch.equal(one, other)
     for one, other in zip(leaves(got.state), leaves(want.state), strict=True):
@@ -259,7 +259,7 @@ def test_ties_nan_and_dead_rows(device: torch.device) -> None:
     inf, nan = torch.inf, torch.nan
     predictor = LastTwo(Family(labels=3), 4).to(device)
 
-    def run(*frames: list[float], durations: Any = None) -> TransducerHypotheses:
+    def run(*frames: list[float], durations: Any = None) -> Hypotheses:
         encoder = torch.tensor([frames], dtype=torch.float32, device=device)
         return transducer_greedy_decode(
             encoder, None, predictor, JointFunction(lambda x, _: x, 3, durations), max_symbols_per_frame=1

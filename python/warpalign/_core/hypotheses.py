@@ -1,0 +1,128 @@
+"""What searches for labels have in common: what they find, and networks that read labels one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from warpalign._core.checks import check_count, shape_of
+
+State = Any
+"""A tensor, or tuples, lists and dicts of tensors; each has the batch on one axis."""
+
+
+class Predictor(Protocol):
+    """The network that reads labels. An attribute ``batch_axis`` says where its states have the batch; without it, axis 0."""
+
+    def initial_state(self, batch: int) -> State:
+        """The state before the first token, for so many hypotheses."""
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """tokens (N,) int64 and a state -> outputs (N, H) and the state after them. It must not change the state given."""
+
+
+class Hypotheses(NamedTuple):
+    """What a search has found, one hypothesis for each of B utterances.
+
+    L is the length of the longest one. CTC's searches, which read nothing back from a GPU, have the number of frames in its
+    place. For one utterance of CTC without a batch axis B is left out.
+    """
+
+    tokens: Tensor
+    """(B, L) int64, −1 after a hypothesis' end."""
+    frames: Tensor
+    """(B, L) int64: the frame of each token, counted from the beginning of the stream; −1 after the end. CTC: the first one."""
+    durations: Tensor
+    """(B, L) int64: frames that the token's arc consumes, 0 without TDT; −1 after the end."""
+    lengths: Tensor
+    """(B,) int64."""
+    scores: Tensor
+    """(B,): log-probability, from the beginning of the stream; −inf: there is no such hypothesis."""
+    state: Any
+    """What continues the stream."""
+
+
+def leaves(state: State) -> list[Any]:
+    if isinstance(state, (tuple, list)):
+        return [leaf for part in state for leaf in leaves(part)]
+    if isinstance(state, dict):
+        return [leaf for part in state.values() for leaf in leaves(part)]
+    return [state]
+
+
+def mapped(function: Callable[..., Tensor], state: State, *others: State) -> State:
+    """function(tensor, its counterparts in others) for every tensor of a state."""
+    if isinstance(state, (tuple, list)):
+        parts = [mapped(function, *together) for together in zip(state, *others, strict=True)]
+        # A named tuple takes its fields one by one.
+        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
+    if isinstance(state, dict):
+        return {key: mapped(function, state[key], *(other[key] for other in others)) for key in state}
+    return function(state, *others)
+
+
+def where(found: Tensor, new: State, old: State, axis: int) -> State:
+    """A state: the new one where found (N,) says so, else the old one."""
+
+    def choose(one: Tensor, other: Tensor) -> Tensor:
+        if one.numel() == 0:
+            return one
+        return torch.where(found.view([-1 if k == axis else 1 for k in range(one.dim())]), one, other)
+
+    return mapped(choose, new, old)
+
+
+def check_reader(reader: Any, name: str) -> Predictor:
+    for method in ("initial_state", "step"):
+        if not callable(getattr(reader, method, None)):
+            raise TypeError(f"{name}: expected a method {method}(), got {type(reader).__name__} without it")
+    checked: Predictor = reader
+    return checked
+
+
+def axis_of(reader: Any, name: str) -> int:
+    return check_count(getattr(reader, "batch_axis", 0), f"{name}.batch_axis", 0)
+
+
+def checked_step(result: object, name: str, count: int, batch_axis: int) -> tuple[Tensor, State]:
+    """What ``step`` of the reader in the argument `name` has returned for so many hypotheses."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError(f"{name}: expected step() to return rows and a state, got {type(result).__name__}")
+    row, state = result
+    if not isinstance(row, Tensor) or row.dim() != 2 or row.shape[0] != count:
+        came = f"shape {shape_of(row)}" if isinstance(row, Tensor) else type(row).__name__
+        raise ValueError(f"{name}: expected rows ({count}, H) from step(), got {came}")
+    for leaf in leaves(state):
+        if not isinstance(leaf, Tensor):
+            raise TypeError(f"{name}: expected a state of tensors, got one with {type(leaf).__name__}")
+        if leaf.dim() <= batch_axis or leaf.shape[batch_axis] != count:
+            raise ValueError(
+                f"{name}: expected states with {count} hypotheses on axis {batch_axis} (batch_axis), got shape {shape_of(leaf)}"
+            )
+    return row, state
+
+
+def advanced(
+    step: Callable[[Tensor, State], tuple[Tensor, State]],
+    batch_axis: int,
+    rows: Tensor,
+    state: State,
+    picked: Tensor,
+    tokens: Tensor,
+    found: Tensor,
+) -> tuple[Tensor, State]:
+    """Rows and states of the hypotheses that new ones come from, after their new labels.
+
+    Args:
+        picked: (N,) the hypothesis that each one comes from.
+        tokens: (N,) int64: its new label, where found (N,) says that there is one.
+    """
+    rows = rows.index_select(0, picked)
+    state = mapped(lambda leaf: leaf.index_select(batch_axis, picked), state)
+    if not found.is_cuda and not bool(found.any()):
+        return rows, state
+    new_rows, new_state = step(tokens, state)
+    return torch.where(found[:, None], new_rows, rows), where(found, new_state, state, batch_axis)
