@@ -129,6 +129,11 @@ struct CpuKernels {
                CpuRange);
   // Monotonic alignment: to[s] = max(from[s], from[s-1]) + scores[s]. stays[s]: 1 if from[s] >= from[s-1].
   void (*monotonic)(const double* scores, const double* from, double* to, std::uint8_t* stays, CpuRange);
+  // Decoding: the largest columns of a row (cpu/largest.inl).
+  int (*largest32)(const float* row, const float* added, std::int32_t columns, int count,
+                   cpu::Column<float>* out);
+  int (*largest64)(const double* row, const double* added, std::int32_t columns, int count,
+                   cpu::Column<double>* out);
 };
 
 constexpr int kCpuLazy = 32;

@@ -5,6 +5,7 @@
 #include "ctc/cpu_kernel.h"
 
 // clang-format off: in this order
+#include "cpu/largest.inl"
 #include "cpu/rows.inl"
 #include "cpu/scaled.inl"
 #include "ctc/cpu_frame.inl"
@@ -29,7 +30,9 @@ const CpuKernels& kernels_for(cpu::IsaTag<cpu::Isa::WARPALIGN_ISA>) {
       isa::beta_step,
       isa::normalize_row,
       isa::best_step,
-      isa::monotonic_step};
+      isa::monotonic_step,
+      isa::largest_columns<float>,
+      isa::largest_columns<double>};
   return kKernels;
 }
 

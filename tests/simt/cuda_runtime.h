@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "simt.h"
@@ -84,6 +85,10 @@ inline int __viaddmax_s32(int a, int b, int c) {
 }
 inline int __vimax3_s32(int a, int b, int c) { return max(max(a, b), c); }
 inline int __ffs(unsigned v) { return __builtin_ffs(static_cast<int>(v)); }
+inline float __double2float_rd(double v) {
+  const float nearest = static_cast<float>(v);
+  return nearest > v ? std::nextafter(nearest, -std::numeric_limits<float>::infinity()) : nearest;
+}
 inline int __popc(unsigned v) { return __builtin_popcount(v); }
 
 template <class T>
@@ -117,6 +122,10 @@ inline float atomicAdd(float* p, float v) {
                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
   }
   return __int_as_float(old);
+}
+inline unsigned atomicOr(unsigned* p, unsigned v) {
+  simt::yield();
+  return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST);
 }
 inline int atomicExch(int* p, int v) {
   simt::yield();

@@ -1,0 +1,324 @@
+// Prefix beam search, for every path: one utterance's frames, by a crew of threads. The equations and the
+// rules are in warpalign/ctc_decode.h.
+//
+// A Crew has rank(), size() and sync(); lanes() neighbouring threads that share a prefix, of which this one
+// is lane(), and most(v), the largest v of them; append(count), which hands out places of an array that
+// `count` counts; mark(bits, index), which sets a bit; least_stay(stays, count), at most the least total of
+// them; and select(candidates, count, keep, chosen), which writes the places of the `keep` best of them, the
+// best first; chosen holds -1. On a CPU the crew is one thread, on a GPU a block.
+//
+// Which new prefixes are looked at. Prefixes are in the order of their totals, and labels in that of their
+// weights. Without label scores a new prefix of place i and the label of rank j cannot be among the K best
+// where (i+1) j - 1 >= K. For all of (0 .. i, 0 .. j) but itself are no worse: a new prefix comes before it,
+// or one that was in the beam and has its weight among others. That fails for the one label that a place's
+// prefix ends in, as its weight counts from blank alone: so i + 1 fewer are certain. With label scores every
+// place has an order of its own, and j <= K.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "core/anywhere.h"
+#include "core/prefix.h"
+#include "warpalign/ctc_decode.h"
+
+namespace warpalign::detail::ctc {
+
+inline constexpr double kNoPrefix = kImpossible;  // a total that says that there is none
+inline constexpr double kNoScore = std::numeric_limits<double>::quiet_NaN();
+
+// What a prefix in the beam becomes.
+struct Stay {
+  double total, blank, label;
+  double best_blank, best_label;
+  std::int32_t node_blank, node_label;
+  std::int32_t made_by;  // the node before a node that has to be made for node_label; kNoNode: none has
+};
+constexpr std::int32_t kNoNode = -2;
+
+// A prefix of the next frame: place id of the beam, or, from K on, K + place (K + 1) + rank of the label.
+struct Candidate {
+  double score;
+  std::int32_t id;
+
+  [[nodiscard]] WARPALIGN_ANYWHERE bool is_before(const Candidate& other) const {
+    return score > other.score || (score == other.score && id < other.id);
+  }
+};
+
+// Sizes of a search, by its beam alone.
+struct BeamShape {
+  std::int32_t beams;       // K
+  std::int32_t labels;      // of a list: K + 1
+  std::int32_t words;       // of a prefix' marks
+  std::int32_t extensions;  // new prefixes that are looked at
+
+  WARPALIGN_ANYWHERE BeamShape(std::int32_t beams_, bool own_lists)
+      : beams(beams_), labels(beams_ + 1), words((labels + 31) / 32), extensions(0) {
+    for (std::int32_t i = 0; i < beams; ++i) extensions += own_lists ? labels : labels_of(i);
+  }
+  // Labels of the list that place i takes, where all take the same list.
+  [[nodiscard]] WARPALIGN_ANYWHERE std::int32_t labels_of(std::int32_t i) const {
+    return beams / (i + 1) + 1;
+  }
+  [[nodiscard]] WARPALIGN_ANYWHERE std::int32_t candidates() const { return beams + extensions; }
+};
+
+// One utterance's memory.
+struct BeamMemory {
+  CtcHypothesis* now;     // (K,)
+  CtcHypothesis* next;    // (K,)
+  Stay* stays;            // (K,)
+  std::uint32_t* marks;   // (K, words): labels of the list that lead to prefixes of the beam
+  std::uint32_t* pairs;   // (extensions,): place << 16 | rank
+  Candidate* candidates;  // (candidates,)
+  std::int32_t* chosen;   // (K,)
+  std::int32_t* count;
+
+  template <class Arena>
+  WARPALIGN_ANYWHERE BeamMemory(const BeamShape& shape, Arena& arena)
+      : now(arena.template take<CtcHypothesis>(shape.beams)),
+        next(arena.template take<CtcHypothesis>(shape.beams)),
+        stays(arena.template take<Stay>(shape.beams)),
+        marks(arena.template take<std::uint32_t>(static_cast<std::size_t>(shape.beams) * shape.words)),
+        pairs(arena.template take<std::uint32_t>(shape.extensions)),
+        candidates(arena.template take<Candidate>(shape.candidates())),
+        chosen(arena.template take<std::int32_t>(shape.beams)),
+        count(arena.template take<std::int32_t>(1)) {}
+};
+
+// A frame: the labels of greatest weight lp + added, the best first, equal ones in order of their classes.
+struct BeamFrame {
+  const double* weight;       // [place * stride + rank]
+  const std::int32_t* label;  // the same; -1: there are no more
+  std::int32_t stride;        // 0: all places have one list
+  double blank;               // lp
+};
+
+// The beginning of a stream.
+WARPALIGN_ANYWHERE inline CtcHypothesis empty_prefix(std::int32_t place) {
+  const double total = place == 0 ? 0 : kNoPrefix;
+  return {total, total, kNoPrefix, total, kNoPrefix, 0, 0, -1, -1, -1, 0};
+}
+// What is left of a bad utterance.
+WARPALIGN_ANYWHERE inline CtcHypothesis bad_prefix(std::int32_t place) {
+  CtcHypothesis h = empty_prefix(1);
+  if (place == 0) h.total = kNoScore;
+  return h;
+}
+
+// Real: what sums of probabilities are computed in, beside float64 logarithms.
+template <class Real, class Crew>
+class PrefixSearch {
+ public:
+  // All threads; `now` is to be there. nodes: the utterance's.
+  WARPALIGN_HERE PrefixSearch(const BeamShape& shape, bool own_lists, double threshold, CtcNode* nodes,
+                              const BeamMemory& memory, const Crew& crew)
+      : shape_(shape), m_(memory), nodes_(nodes), threshold_(threshold), crew_(crew) {
+    for (std::int32_t i = crew_.rank(); i < shape_.beams; i += crew_.size()) {
+      std::int32_t first = 0;
+      for (std::int32_t k = 0; k < i; ++k) first += own_lists ? shape_.labels : shape_.labels_of(k);
+      const std::int32_t labels = own_lists ? shape_.labels : shape_.labels_of(i);
+      for (std::int32_t j = 0; j < labels; ++j) {
+        m_.pairs[first + j] = static_cast<std::uint32_t>(i) << 16 | static_cast<std::uint32_t>(j);
+      }
+      clear_marks(i);
+    }
+    crew_.sync();
+  }
+
+  // One frame, number t of the stream. weight_of(c): lp of a class; gain_of(place, c): with the label score.
+  // All threads have seen the frame and `now`; on return they see `next` as the new `now`.
+  template <class WeightOf, class GainOf>
+  WARPALIGN_HERE void step(const BeamFrame& frame, std::int32_t t, const WeightOf& weight_of,
+                           const GainOf& gain_of) {
+    const std::int32_t lane = crew_.lane(), lanes = crew_.lanes();
+    const std::int32_t at_once = crew_.size() / lanes;
+    for (std::int32_t first = 0; first < shape_.beams; first += at_once) {
+      const std::int32_t k = first + crew_.rank() / lanes;
+      const bool exists = k < shape_.beams;  // all threads take part in most()
+      const std::int32_t last = exists ? m_.now[k].last : -1;
+      const double weight = last >= 0 && lane == 0 ? weight_of(last) : 0;
+      const std::int32_t parent = crew_.most(exists ? find_parent(k) : -1);
+      if (parent >= 0) mark(frame, parent, last);
+      if (exists && lane == 0) {
+        stay(frame, k, parent, weight, parent < 0 ? kNoPrefix : gain_of(parent, last));
+        m_.chosen[k] = -1;
+      }
+    }
+    if (crew_.rank() == 0) *m_.count = shape_.beams;
+    crew_.sync();
+    extend(frame);
+    crew_.sync();
+    crew_.select(m_.candidates, *m_.count, shape_.beams, m_.chosen);
+    crew_.sync();
+    const double best = m_.chosen[0] < 0 ? kNoPrefix : m_.candidates[m_.chosen[0]].score;
+    for (std::int32_t n = crew_.rank(); n < shape_.beams; n += crew_.size()) {
+      finish(frame, n, t, best - threshold_);
+    }
+    CtcHypothesis* const before = m_.now;
+    m_.now = m_.next;
+    m_.next = before;
+    crew_.sync();
+  }
+
+  [[nodiscard]] WARPALIGN_HERE const CtcHypothesis* now() const { return m_.now; }
+  // The place that the prefix of place n came from in the last step, and the label that it got, or -1.
+  WARPALIGN_HERE void move_of(std::int32_t n, std::int32_t& source, std::int32_t& label) const {
+    source = n;
+    label = -1;
+    if (!(m_.now[n].total > kNoPrefix)) return;
+    const std::int32_t id = m_.candidates[m_.chosen[n]].id;
+    source = id < shape_.beams ? id : (id - shape_.beams) / shape_.labels;
+    if (id >= shape_.beams) label = m_.now[n].last;
+  }
+
+ private:
+  [[nodiscard]] WARPALIGN_HERE std::uint32_t* marks_of(std::int32_t i) const {
+    return m_.marks + static_cast<std::ptrdiff_t>(i) * shape_.words;
+  }
+  WARPALIGN_HERE void clear_marks(std::int32_t i) const {
+    for (std::int32_t w = 0; w < shape_.words; ++w) marks_of(i)[w] = 0;
+  }
+
+  // The place of k's prefix without its last label, if it is among those that this lane looks at; else -1.
+  [[nodiscard]] WARPALIGN_HERE std::int32_t find_parent(std::int32_t k) const {
+    const std::int32_t length = m_.now[k].length - 1;
+    const std::uint64_t hash = m_.now[k].parent_hash;
+    std::int32_t found = -1;
+    if (length >= 0) {
+      for (std::int32_t i = crew_.lane(); i < shape_.beams; i += crew_.lanes()) {
+        const CtcHypothesis& h = m_.now[i];
+        if (h.hash == hash && h.length == length && h.total > kNoPrefix) found = i;
+      }
+    }
+    return found;
+  }
+
+  // The label's place in the list of `parent`, where it has one: that is no new prefix.
+  WARPALIGN_HERE void mark(const BeamFrame& frame, std::int32_t parent, std::int32_t label) const {
+    const std::int32_t* const labels = frame.label + static_cast<std::ptrdiff_t>(parent) * frame.stride;
+    for (std::int32_t j = crew_.lane(); j < shape_.labels; j += crew_.lanes()) {
+      if (labels[j] == label) crew_.mark(marks_of(parent), j);
+    }
+  }
+
+  // weight: of another frame of its last label; gain: of this label behind `parent`.
+  WARPALIGN_HERE void stay(const BeamFrame& frame, std::int32_t k, std::int32_t parent, double weight,
+                           double gain) const {
+    const CtcHypothesis& h = m_.now[k];
+    Stay s{};
+    s.blank = h.total + frame.blank;
+    s.label = h.label + weight;
+    const bool by_label = h.best_label > h.best_blank;
+    s.best_blank = (by_label ? h.best_label : h.best_blank) + frame.blank;
+    s.node_blank = by_label ? h.node_label : h.node_blank;
+    s.best_label = h.best_label + weight;
+    s.node_label = h.node_label;
+    s.made_by = kNoNode;
+    if (gain > kNoPrefix) {  // not NaN, nor without a parent
+      const CtcHypothesis& from = m_.now[parent];
+      s.label = log_add<Real>(s.label, sum_before(from, h.last) + gain);
+      const bool is_repeat = from.last == h.last;
+      const bool before_is_label = !is_repeat && from.best_label > from.best_blank;
+      const double best = (before_is_label ? from.best_label : from.best_blank) + gain;
+      if (best > s.best_label) {
+        s.best_label = best;
+        s.made_by = before_is_label ? from.node_label : from.node_blank;
+      }
+    }
+    s.total = log_add<Real>(s.blank, s.label);
+    m_.stays[k] = s;
+    m_.candidates[k] = {s.total, k};
+  }
+  // Where another label c is added to a prefix: its paths that this label does not merge into.
+  [[nodiscard]] WARPALIGN_HERE static double sum_before(const CtcHypothesis& h, std::int32_t c) {
+    return c == h.last ? h.blank : h.total;
+  }
+
+  // New prefixes that are better than the worst of K that stay.
+  WARPALIGN_HERE void extend(const BeamFrame& frame) const {
+    const double least = crew_.least_stay(m_.candidates, shape_.beams);
+    for (std::int32_t n = crew_.rank(); n < shape_.extensions; n += crew_.size()) {
+      const auto i = static_cast<std::int32_t>(m_.pairs[n] >> 16);
+      const auto j = static_cast<std::int32_t>(m_.pairs[n] & 0xffff);
+      const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * frame.stride + j;
+      const std::int32_t label = frame.label[at];
+      if (label < 0 || (marks_of(i)[j / 32] >> (j % 32) & 1u) != 0) continue;
+      const double score = sum_before(m_.now[i], label) + frame.weight[at];
+      if (!(score > least)) continue;
+      m_.candidates[crew_.append(m_.count)] = {score, shape_.beams + i * shape_.labels + j};
+    }
+  }
+
+  // The prefix that has been chosen for place n.
+  WARPALIGN_HERE void finish(const BeamFrame& frame, std::int32_t n, std::int32_t t, double lowest) const {
+    clear_marks(n);
+    CtcHypothesis& to = m_.next[n];
+    to = empty_prefix(1);
+    if (m_.chosen[n] < 0) return;
+    const Candidate c = m_.candidates[m_.chosen[n]];
+    if (!(c.score > kNoPrefix) || c.score < lowest) return;
+    const std::int32_t node = t * shape_.beams + n;
+    if (c.id < shape_.beams) {
+      const Stay& s = m_.stays[c.id];
+      to = m_.now[c.id];
+      to.total = s.total;
+      to.blank = s.blank;
+      to.label = s.label;
+      to.best_blank = s.best_blank;
+      to.best_label = s.best_label;
+      to.node_blank = s.node_blank;
+      to.node_label = s.made_by == kNoNode ? s.node_label : node;
+      if (s.made_by != kNoNode) nodes_[node] = {s.made_by, to.last};
+      return;
+    }
+    const std::int32_t i = (c.id - shape_.beams) / shape_.labels, j = (c.id - shape_.beams) % shape_.labels;
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * frame.stride + j;
+    const CtcHypothesis& from = m_.now[i];
+    const std::int32_t label = frame.label[at];
+    const bool by_label = label != from.last && from.best_label > from.best_blank;
+    to.total = to.label = c.score;
+    to.best_label = (by_label ? from.best_label : from.best_blank) + frame.weight[at];
+    to.hash = extended(from.hash, label);
+    to.parent_hash = from.hash;
+    to.node_label = node;
+    to.last = label;
+    to.length = from.length + 1;
+    nodes_[node] = {by_label ? from.node_label : from.node_blank, label};
+  }
+
+  const BeamShape shape_;
+  BeamMemory m_;
+  CtcNode* const nodes_;
+  const double threshold_;
+  const Crew& crew_;
+};
+
+// Labels of hypothesis n of n_best, of utterance b, by `lanes` threads, of which this one is `lane`.
+WARPALIGN_HERE inline void write_labels(const CtcBeamLabels& p, std::int32_t b, std::int32_t n,
+                                        std::int32_t lane, std::int32_t lanes) {
+  const CtcHypothesis& h = p.hypotheses[std::int64_t{b} * p.beams + n];
+  const std::int64_t place = std::int64_t{b} * p.n_best + n, first = place * p.longest;
+  const CtcNode* const nodes = p.nodes + std::int64_t{b} * p.capacity * p.beams;
+  const bool exists = h.total > kNoPrefix;
+  std::int32_t k = exists ? h.length : 0;
+  for (std::int32_t behind = k + lane; behind < p.longest; behind += lanes) {
+    p.tokens[first + behind] = p.token_frames[first + behind] = -1;
+  }
+  if (lane != 0) return;
+  p.scores[place] = h.total;
+  p.lengths[place] = k;
+  std::int32_t node = exists ? (h.best_label > h.best_blank ? h.node_label : h.node_blank) : -1;
+  while (node >= 0 && --k >= 0) {
+    const CtcNode at = nodes[node];
+    if (k < p.longest) {
+      p.tokens[first + k] = at.token;
+      p.token_frames[first + k] = node / p.beams;
+    }
+    node = at.parent;
+  }
+}
+
+}  // namespace warpalign::detail::ctc
