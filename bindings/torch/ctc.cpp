@@ -12,6 +12,7 @@
 #include "call.h"
 #include "checks.h"
 #include "float_dtype.h"
+#include "integers.h"
 #include "warpalign/monotonic_alignment.h"
 
 namespace warpalign::torch_binding {
@@ -36,29 +37,6 @@ struct CtcSettings {
   bool zero_infinity;
   bool batch_invariant;
 };
-
-Integers integers(const Tensor& tensor, const char* name) {
-  Integers view;
-  view.data = tensor.const_data_ptr();
-  if (tensor.scalar_type() == ScalarType::Int) return view;
-  if (tensor.scalar_type() != ScalarType::Long) fail(name, "dtype int32 or int64", dtype_of(tensor));
-  view.type = IntegerType::kInt64;
-  return view;
-}
-
-Integers lengths_of(const MaybeTensor& lengths, const char* name, const Tensor& first,
-                    const char* first_name) {
-  if (!lengths) return {};
-  check_same_device(*lengths, name, first, first_name);
-  if (lengths->dim() != 1 || lengths->size(0) != first.size(0) || !lengths->is_contiguous()) {
-    fail(name, "a contiguous tensor (B,) with B = " + std::to_string(first.size(0)), shape_of(*lengths));
-  }
-  return integers(*lengths, name);
-}
-
-void check_axes(const Tensor& tensor, const char* name, const char* axes) {
-  if (tensor.dim() != 3) fail(name, std::string("3 axes ") + axes, shape_of(tensor));
-}
 
 void set_targets(CtcProblem& p, const Tensor& targets, const Tensor& logits) {
   check_same_device(targets, "targets", logits, "logits");

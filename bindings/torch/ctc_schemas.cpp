@@ -1,5 +1,5 @@
 // Schemas of torch.ops.warpalign.ctc* and monotonic_alignment: functions without autograd, which Python adds
-// (warpalign/_ctc/autograd.py). warpalign/ctc.h and warpalign/monotonic_alignment.h have the equations.
+// (warpalign/_ctc/autograd.py). warpalign/ctc.h, ctc_decode.h and monotonic_alignment.h have the equations.
 #include <torch/csrc/stable/library.h>
 
 // logits (B, T, C) of any strides; targets (B, U), or (sum U_b,); both lengths (B,); all of these int32 or
@@ -30,4 +30,18 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   library.def(
       "monotonic_alignment(Tensor scores, Tensor? text_lengths, Tensor? frame_lengths, bool wants_path) -> "
       "(Tensor score, Tensor durations, Tensor path)");
+  // State of a stream: CtcWalk, (B, 2) int64. tokens, frames (B, T) and lengths (B,), int64.
+  library.def(
+      "ctc_greedy_search(Tensor logits, Tensor? logit_lengths, Tensor? walk, *, int blank=0, bool "
+      "from_log_probs=False) -> (Tensor tokens, Tensor frames, Tensor lengths, Tensor walk)");
+  // State of a stream: CtcHypothesis, (B, K, 9) int64; frames_before (B,) int32; nodes (B, capacity, K, 2)
+  // int32. label_scores (B, K, C), float64 for float64 logits, else float32. source, label (B, K), int32.
+  library.def(
+      "ctc_beam_search(Tensor logits, Tensor? logit_lengths, Tensor? hypotheses, Tensor? frames_before, "
+      "Tensor? label_scores, Tensor(a!) nodes, *, float beam_threshold, int blank=0, bool "
+      "from_log_probs=False) -> (Tensor hypotheses, Tensor frames, Tensor source, Tensor label)");
+  // tokens, frames (B, n_best, longest) and lengths (B, n_best), int64; scores (B, n_best), float64.
+  library.def(
+      "ctc_beam_labels(Tensor hypotheses, Tensor nodes, int n_best, int longest) -> (Tensor tokens, Tensor "
+      "frames, Tensor lengths, Tensor scores)");
 }

@@ -1,6 +1,7 @@
-"""Connectionist temporal classification (CTC), forced alignment, and monotonic alignment."""
+"""Connectionist temporal classification (CTC), decoding, forced alignment, and monotonic alignment."""
 
 from warpalign._ctc.align import CTCAlignment, ctc_align, ctc_posteriors
+from warpalign._ctc.decode import ctc_beam_decode, ctc_greedy_decode
 from warpalign._ctc.forward_sum import forward_sum_loss
 from warpalign._ctc.functional import ctc_loss
 from warpalign._ctc.modules import CTCLoss, ForwardSumLoss
@@ -11,6 +12,8 @@ __all__ = [
     "CTCLoss",
     "ForwardSumLoss",
     "ctc_align",
+    "ctc_beam_decode",
+    "ctc_greedy_decode",
     "ctc_loss",
     "ctc_posteriors",
     "forward_sum_loss",

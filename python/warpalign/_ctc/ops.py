@@ -10,6 +10,9 @@ from torch import Tensor
 
 from warpalign._core.library import check_devices, empty_unless
 
+# 8-byte words of the core's CtcWalk and CtcHypothesis.
+WALK_WORDS, HYPOTHESIS_WORDS = 2, 9
+
 
 def _saved_bytes(batch: Any, frames: Any, labels: Any) -> Any:
     """`ctc_most_saved_bytes` of the C++ core, enough for the layout of every device."""
@@ -17,7 +20,7 @@ def _saved_bytes(batch: Any, frames: Any, labels: Any) -> Any:
     return batch * (32 * frames + 16 * (2 * labels + 33) * columns + 256)
 
 
-def _real(dtype: torch.dtype) -> torch.dtype:
+def real_of(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
@@ -51,7 +54,7 @@ def _(
     _check(logits, targets, logit_lengths, target_lengths, label_prior)
     batch, frames, _ = logits.shape
     size = _saved_bytes(batch, frames, targets.shape[-1]) if needs_grad else 0
-    return logits.new_empty(batch, dtype=_real(logits.dtype)), logits.new_empty(size, dtype=torch.uint8)
+    return logits.new_empty(batch, dtype=real_of(logits.dtype)), logits.new_empty(size, dtype=torch.uint8)
 
 
 @torch.library.register_fake("warpalign::ctc_gradient")  # type: ignore[untyped-decorator]
@@ -75,7 +78,7 @@ def _(
 ) -> tuple[Tensor, Tensor]:
     _check(logits, targets, logit_lengths, target_lengths, label_prior)
     batch, frames, _ = logits.shape
-    real = _real(logits.dtype)
+    real = real_of(logits.dtype)
     return (
         logits.new_empty(batch, dtype=real),
         logits.new_empty((batch, frames, targets.shape[-1]), dtype=real),
@@ -93,7 +96,7 @@ def _(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     _check(logits, targets, logit_lengths, target_lengths, label_prior)
     batch, frames, _ = logits.shape
-    real = _real(logits.dtype)
+    real = real_of(logits.dtype)
     return (
         logits.new_empty(batch, dtype=real),
         logits.new_empty((batch, frames), dtype=torch.int32),
@@ -110,9 +113,64 @@ def _(
     batch, positions, _ = scores.shape
     path = empty_unless(wants_path, scores, *scores.shape).bool()
     return (
-        scores.new_empty(batch, dtype=_real(scores.dtype)),
+        scores.new_empty(batch, dtype=real_of(scores.dtype)),
         scores.new_empty((batch, positions), dtype=torch.int32),
         path,
+    )
+
+
+@torch.library.register_fake("warpalign::ctc_greedy_search")  # type: ignore[untyped-decorator]
+def _(
+    logits: Tensor, logit_lengths: Tensor | None, walk: Tensor | None, **settings: object
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    check_devices("logits", logits=logits, logit_lengths=logit_lengths, walk=walk)
+    batch, frames, _ = logits.shape
+    int64 = torch.int64
+    return (
+        logits.new_empty((batch, frames), dtype=int64),
+        logits.new_empty((batch, frames), dtype=int64),
+        logits.new_empty(batch, dtype=int64),
+        logits.new_empty((batch, WALK_WORDS), dtype=int64),
+    )
+
+
+@torch.library.register_fake("warpalign::ctc_beam_search")  # type: ignore[untyped-decorator]
+def _(
+    logits: Tensor,
+    logit_lengths: Tensor | None,
+    hypotheses: Tensor | None,
+    frames_before: Tensor | None,
+    label_scores: Tensor | None,
+    nodes: Tensor,
+    **settings: object,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    check_devices(
+        "logits",
+        logits=logits,
+        logit_lengths=logit_lengths,
+        hypotheses=hypotheses,
+        frames_before=frames_before,
+        label_scores=label_scores,
+        nodes=nodes,
+    )
+    batch, beams = nodes.shape[0], nodes.shape[2]
+    return (
+        logits.new_empty((batch, beams, HYPOTHESIS_WORDS), dtype=torch.int64),
+        logits.new_empty(batch, dtype=torch.int32),
+        logits.new_empty((batch, beams), dtype=torch.int32),
+        logits.new_empty((batch, beams), dtype=torch.int32),
+    )
+
+
+@torch.library.register_fake("warpalign::ctc_beam_labels")  # type: ignore[untyped-decorator]
+def _(hypotheses: Tensor, nodes: Tensor, n_best: Any, longest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    check_devices("hypotheses", hypotheses=hypotheses, nodes=nodes)
+    batch = hypotheses.shape[0]
+    return (
+        hypotheses.new_empty((batch, n_best, longest)),
+        hypotheses.new_empty((batch, n_best, longest)),
+        hypotheses.new_empty((batch, n_best)),
+        hypotheses.new_empty((batch, n_best), dtype=torch.float64),
     )
 
 
@@ -121,4 +179,7 @@ gradient = torch.ops.warpalign.ctc_gradient.default
 gradient_in_place = torch.ops.warpalign.ctc_gradient_.default
 posteriors = torch.ops.warpalign.ctc_posteriors.default
 align = torch.ops.warpalign.ctc_align.default
+greedy_search = torch.ops.warpalign.ctc_greedy_search.default
+beam_search = torch.ops.warpalign.ctc_beam_search.default
+beam_labels = torch.ops.warpalign.ctc_beam_labels.default
 monotonic = torch.ops.warpalign.monotonic_alignment.default

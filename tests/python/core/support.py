@@ -16,6 +16,7 @@ COLUMNS = (*INPUTS, *DERIVATIVES, *TORCH)
 SERIES, LOSSES, JOINT = "soft-DTW, DTW", "transducer losses", "transducer loss from the joint network"
 ALIGNMENT, DECODING = "transducer alignment", "transducer decoding"
 CTC, CTC_ALIGNMENT = "CTC losses", "CTC alignment, monotonic alignment search"
+CTC_DECODING = "CTC decoding"
 SINKHORN, GROMOV, LSTM = "Sinkhorn", "Gromov–Wasserstein", "LSTM"
 
 
@@ -65,6 +66,16 @@ _ROWS = {
         c2="test_align::test_dynamic_programming",
         c3="test_align::test_dynamic_programming test_align::test_monotonic_search",
         c4="test_align::test_dynamic_programming",
+    ),
+    CTC_DECODING: _row(
+        "ctc",
+        c0="test_decode::test_a_wide_beam_is_exact test_decode::test_greedy_search_is_the_best_path",
+        c1="test_decode::test_a_wide_beam_is_exact test_decode::test_large_searches_are_the_cpu_path_s",
+        c2="test_decode::test_it_is_the_definition test_decode::test_greedy_search_is_the_best_path",
+        c3="test_decode::test_it_is_the_definition",
+        c4="test_decode::test_no_gradient_is_kept",
+        c8="test_decode::test_compile",
+        c11="test_decode::test_a_cuda_graph_with_changing_lengths",
     ),
     LOSSES: _row(
         "transducer",

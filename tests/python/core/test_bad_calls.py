@@ -16,6 +16,7 @@ from tests.python.bad_calls import BadCall, Given
 from tests.python.core.bad_calls import files
 from tests.python.ctc.bad_calls import command as ctc_command
 from tests.python.ctc.bad_calls import compat as ctc_compat
+from tests.python.ctc.bad_calls import decoding as ctc_decoding
 from tests.python.ctc.bad_calls import functional as ctc
 from tests.python.recurrent.bad_calls import modules as recurrent
 from tests.python.soft_dtw.bad_calls import compat, functional, on_top, operators
@@ -38,6 +39,7 @@ PARTS = (
     files,
     ctc,
     ctc_compat,
+    ctc_decoding,
     ctc_command,
     compat,
     recurrent,

@@ -1,4 +1,4 @@
-"""`warpalign ctc-align`."""
+"""`warpalign ctc-align` and `ctc-decode`."""
 
 from __future__ import annotations
 
@@ -64,3 +64,38 @@ def test_a_vocabulary_and_a_star(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert _app.run([str(a) for a in ("ctc-align", *arguments, "--json")]) == 0
     expected = warpalign.ctc_align(torch.from_numpy(logits), torch.tensor([0, 9, 1]), blank=2, star=9)
     assert json.loads(capsys.readouterr().out)["score"] == pytest.approx(expected.score.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("suffix", ["txt", "csv"])
+def test_decoding(capsys: pytest.CaptureFixture[str], tmp_path: Path, suffix: str) -> None:
+    logits = np.random.default_rng(2).normal(size=(30, 4))
+    logits[:, 3] += 1
+    np.save(tmp_path / "x.npy", logits)
+    (tmp_path / "letters.txt").write_text("a\nb\nc\n-\n")
+    output = tmp_path / f"found.{suffix}"
+    options = ("--blank", 3, "--beam", 5, "--dtype", "float64", "--frame-seconds", 0.5, "--json")
+    arguments = (
+        "ctc-decode",
+        tmp_path / "x.npy",
+        "--vocabulary",
+        tmp_path / "letters.txt",
+        "-o",
+        output,
+        *options,
+    )
+    assert _app.run([str(a) for a in arguments]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    (expected,) = warpalign.ctc_beam_decode(torch.from_numpy(logits), beam=5, blank=3)
+    count = int(expected.lengths)
+    letters = ["abc"[token] for token in expected.tokens[:count].tolist()]
+    assert printed["score"] == pytest.approx(expected.scores.item(), rel=1e-12)
+    assert (printed["frames"], printed["classes"], printed["tokens"]) == (30, 4, count)
+    assert printed["text"] == " ".join(letters)
+    if suffix == "txt":
+        assert output.read_text().split() == letters
+        return
+    with open(output, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["token"] for row in rows] == letters
+    assert [int(row["frame"]) for row in rows] == expected.frames[:count].tolist()
+    assert all(float(row["start"]) == int(row["frame"]) * 0.5 for row in rows)

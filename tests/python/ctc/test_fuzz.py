@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -9,8 +10,9 @@ import torch
 import torch.nn.functional as F
 
 from tests.python.ctc.cases import Problem, torch_losses
+from tests.python.ctc.decode_reference import prefixes
 from tests.python.helpers import DTYPES
-from warpalign import ctc_align, ctc_loss, ctc_posteriors
+from warpalign import ctc_align, ctc_beam_decode, ctc_loss, ctc_posteriors
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -63,3 +65,36 @@ def test_random_calls(seed: int) -> None:
             rtol=1e-5,
             atol=1e-5,
         )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_searches(seed: int) -> None:
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    dtype = draw.choice(DTYPES)
+    batch, frames, classes = draw.randint(1, 3), draw.randint(1, 15), draw.choice([2, 3, 6, 40])
+    blank, beam = draw.randrange(classes), draw.choice([1, 2, 3, 8, 20])
+    threshold = draw.choice([None, 3.0, 10.0])
+    # Numbers of a type that are no multiples of a step are not equal by accident.
+    logits = (draw.choice([0.5, 2.0, 8.0]) * torch.randn(batch, frames, classes)).to(dtype)
+    if draw.random() < 0.3:
+        logits[tuple(draw.randrange(size) for size in logits.shape)] = -math.inf
+    from_log_probs = draw.random() < 0.3
+    given = logits.double().log_softmax(-1).to(dtype) if from_log_probs else logits
+    lengths = torch.randint(0, frames + 1, (batch,))
+    order = draw.choice([(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+    strided = given.permute(order).contiguous().permute(order)
+    found = ctc_beam_decode(
+        strided, lengths, beam=beam, n_best=beam, blank=blank, beam_threshold=threshold, from_log_probs=from_log_probs
+    )  # fmt: skip
+    for b, length in enumerate(lengths.tolist()):
+        expected = prefixes(given[b, :length], beam, blank, threshold or math.inf, from_log_probs)
+        scores = torch.tensor([float(one.scores[b]) for one in found])
+        wanted = torch.tensor([one.score for one in expected] + [-math.inf] * (beam - len(expected)))
+        exact = dtype == torch.float64
+        if exact:  # half types tie, and float32 nearly so: what comes first may differ
+            got = [tuple(one.tokens[b, : int(one.lengths[b])].tolist()) for one in found[: len(expected)]]
+            assert got == [one.labels for one in expected], f"seed {seed}, utterance {b}"
+            torch.testing.assert_close(scores, wanted, rtol=1e-6, atol=1e-6)
+        elif expected:
+            assert float(scores[0]) == pytest.approx(expected[0].score, abs=0.05)

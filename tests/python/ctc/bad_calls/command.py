@@ -1,4 +1,4 @@
-"""The command `warpalign ctc-align`."""
+"""The commands `warpalign ctc-align` and `ctc-decode`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,13 @@ def archived(given: Given) -> None:
     command("ctc-align", given.folder / "x.npz", given.file("y.txt", "1"))
 
 
+def decoded(given: Given) -> None:
+    np.save(given.folder / "x.npy", np.zeros((5, 3), np.float32))
+    command("ctc-decode", given.folder / "x.npy", "--vocabulary", given.file("v.txt", "-\na\n"))
+
+
 CALLS: BadCalls = {
+    "ctc-decode: too few symbols": BadCall(decoded, Refused, "FOLDER/v.txt: expected a symbol for each of 3 classes, got 2"),
     "ctc-align: no array": BadCall(aligned("text", "1"), Refused, "FOLDER/x.npy: expected a .npy file"),
     "ctc-align: one axis": BadCall(aligned(np.zeros(4), "1"), Refused, "FOLDER/x.npy: expected floating-point logits (T, C), got float64 (4,)"),
     "ctc-align: an archive": BadCall(archived, Refused, "FOLDER/x.npz: expected floating-point logits (T, C), got an archive"),
