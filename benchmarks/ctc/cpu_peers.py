@@ -1,4 +1,4 @@
-"""Times CTC's loss, alignments and monotonic alignment search on a CPU, beside other packages where they are installed.
+"""Times CTC's loss, alignments, decoding and monotonic alignment search on a CPU, beside other packages where they are installed.
 
 CPU time of one thread, the least of several runs: other programs may run beside it. Batches are smaller than in the tables of
 GPUs: utterances are independent on a CPU. `first_ms` is the first call, `gradient_ms` the second one, `step_ms` a training step
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import warpalign
+from benchmarks.ctc.decode import PEERS, peaky
 from benchmarks.harness.results import (
     Row,
     add_arguments,
@@ -40,6 +42,7 @@ LOSSES = [
 ]
 ALIGNMENTS = [(1, 1500, 32, 300), (1, 15000, 32, 3500), (1, 60000, 32, 15000)]
 SEARCHES = [(4, 128, 512), (2, 512, 2048)]
+DECODING = [(1, 400, 1024, 16), (1, 1500, 32, 32)]  # the last one: beam
 
 
 def ms(run: Callable[[], object], count: int) -> float | None:
@@ -105,8 +108,33 @@ def search_row(size: tuple[int, ...], runs: int) -> Row:
     }
 
 
+def decode_row(size: tuple[int, ...], runs: int) -> Row:
+    batch, frames, classes, beam = size
+    logits = peaky(batch, frames, classes, torch.Generator().manual_seed(0))
+    log_probs = logits.log_softmax(-1)
+
+    def run() -> warpalign.Hypotheses:
+        return warpalign.ctc_beam_decode(log_probs, beam=beam, from_log_probs=True)[0]
+
+    found = run()
+    labels = found.tokens[0, : int(found.lengths[0])].tolist()
+    row: Row = {
+        "beam_ms": ms(run, runs),
+        "greedy_ms": ms(lambda: warpalign.ctc_greedy_decode(log_probs, from_log_probs=True), runs),
+    }
+    for name, made in PEERS.items():
+        search = made(classes, beam)
+        if search is not None:
+            row[f"{name}_ms"] = ms(partial(search, log_probs[0]), 3)
+            row[f"{name}_equal"] = search(log_probs[0]) == labels
+    return row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument(
+        "--only", help="one operator: ctc_loss, ctc_align, monotonic_alignment_search, ctc_decode"
+    )
     parser.add_argument("--runs", type=int, default=7, help="of which the least time counts (default: 7)")
     add_arguments(parser)
     arguments = parser.parse_args()
@@ -117,9 +145,12 @@ def main() -> None:
         ("ctc_loss", "BTCL", list(LOSSES), loss_row),
         ("ctc_align", "BTCL", list(ALIGNMENTS), align_row),
         ("monotonic_alignment_search", "BST", list(SEARCHES), search_row),
+        ("ctc_decode", "BTCK", list(DECODING), decode_row),
     ]
     rows = []
     for name, axes, sizes, measured in parts:
+        if arguments.only not in (None, name):
+            continue
         for size in sizes:
             found = measured(size, arguments.runs)
             print(name, size, found, flush=True)

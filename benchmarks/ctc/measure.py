@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import warpalign
+from benchmarks.ctc.decode import measure_decode
 from benchmarks.ctc.sizes import Size
 from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib
@@ -158,7 +159,7 @@ def measure_mas(size: Size, device: torch.device, budget_s: float) -> Row:
 
 def measure(size: Size, device: torch.device, budget_s: float) -> Row:
     """All columns of one row; a column that does not exist on this device is None."""
-    run = {"loss": measure_loss, "align": measure_align, "mas": measure_mas}[size.what]
+    run = {"loss": measure_loss, "align": measure_align, "mas": measure_mas}.get(size.what, measure_decode)
     return run(size, device, budget_s)
 
 
@@ -172,12 +173,20 @@ def not_reproducible(device: torch.device, runs: int) -> list[str]:
         Size(2, 200, 3000, 130, "bfloat16"),
         Size(3, 600, 20, 200, what="align"),
         Size(3, 300, 0, 97, what="mas"),
+        Size(3, 60, 70, 20, what="beam"),
+        Size(3, 300, 40, 1, what="greedy"),
     ):
         problem = Problem(size, device, seed=1)
 
         def run(problem: Problem = problem) -> tuple[Tensor, ...]:
             if problem.size.what == "mas":
                 return (warpalign.monotonic_alignment_search(problem.logits),)
+            if problem.size.what == "beam":
+                hypotheses = warpalign.ctc_beam_decode(problem.logits, beam=problem.size.L)[0]
+                return hypotheses.tokens, hypotheses.frames, hypotheses.scores
+            if problem.size.what == "greedy":
+                hypotheses = warpalign.ctc_greedy_decode(problem.logits)
+                return hypotheses.tokens, hypotheses.frames, hypotheses.scores
             if problem.size.what == "align":
                 found = warpalign.ctc_align(problem.logits, problem.targets)
                 return found.score, found.labels

@@ -71,6 +71,37 @@ def search_wrong(shape: tuple[int, int, int], dtype: torch.dtype, device: torch.
     return None if torch.equal(found.cpu(), expected) else "path"
 
 
+class Reader:
+    """A language model without a state."""
+
+    def initial_state(self, batch: int) -> Tensor:
+        return torch.zeros(batch, 1)
+
+    def step(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        rows = torch.arange(7.0, device=tokens.device) - tokens[:, None].float()
+        return rows.log_softmax(-1), state.to(tokens.device)
+
+
+def decoding_wrong(beam: int, classes: int, dtype: torch.dtype, device: torch.device) -> str | None:
+    logits = 2 * torch.randn(2, 9, classes, generator=torch.Generator().manual_seed(beam)).to(dtype)
+    lengths = torch.tensor([9, 5])
+
+    def results(place: torch.device) -> dict[str, warpalign.Hypotheses]:
+        given = (logits.to(place), lengths.to(place))
+        model = {"language_model": Reader(), "lm_weight": 0.3} if classes == 7 else {}
+        return {
+            "beam": warpalign.ctc_beam_decode(*given, beam=beam, **model)[0],  # type: ignore[arg-type]
+            "greedy": warpalign.ctc_greedy_decode(*given),
+        }
+
+    mine, exact = results(device), results(torch.device("cpu"))
+    for name, expected in exact.items():
+        same = torch.equal(mine[name].tokens.cpu(), expected.tokens)
+        if not same or not torch.allclose(mine[name].scores.cpu(), expected.scores, rtol=1e-5):
+            return name
+    return None
+
+
 def run_cases(device: torch.device, shapes: int | None = None) -> int:
     """The number of wrong cases. shapes: the number of shapes that run; None: all."""
     failures = count = 0
@@ -94,6 +125,9 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
         for turn, dtype in enumerate(DTYPES):
             if number < 2 or turn < 1:
                 check((search_shape, dtype), search_wrong(search_shape, dtype, device))
+    for number, (beam, classes) in enumerate([(1, 3), (8, 7), (33, 40), (128, 150)][:shapes]):
+        for dtype in DTYPES if number == 1 else DTYPES[:1]:
+            check(("decoding", beam, classes, dtype), decoding_wrong(beam, classes, dtype, device))
     print(f"{count} cases, {failures} wrong")
     return failures
 

@@ -1,4 +1,4 @@
-"""What `make gpu-check` measures of CTC losses, alignments and monotonic alignment search."""
+"""What `make gpu-check` measures of CTC losses, alignments, decoding and monotonic alignment search."""
 
 from functools import partial
 
@@ -31,6 +31,10 @@ SUITE = Suite(
         "torchaudio_align_ms",
         "mas_ms",
         "graph_mas_ms",
+        "beam_ms",
+        "graph_beam_ms",
+        "greedy_ms",
+        "graph_greedy_ms",
     ),
     not_reproducible=not_reproducible,
     sanitizer="benchmarks.ctc.sanitize",
