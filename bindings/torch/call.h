@@ -19,6 +19,7 @@
 #include "execution.h"
 #include "warpalign/execution.h"
 #include "warpalign/status.h"
+#include "ways.h"
 
 namespace warpalign::torch_binding {
 
@@ -85,15 +86,17 @@ inline Status named(Status status, std::string_view of_core, const char* of_oper
   return status;
 }
 
-// Runs one call of the core where `like` lies: asks workspace_bytes(execution), allocates so much, and holds
-// the Status of call(workspace, execution) to be ok.
+// Runs one call of an operator where `like` lies: asks workspace_bytes(execution), allocates so much, and
+// holds the Status of call(workspace, execution) to be ok.
 template <class WorkspaceBytes, class Call>
-void call_core(const Tensor& like, int64_t precision, bool batch_invariant,
+void call_core(Operator of, const Tensor& like, int64_t precision, bool batch_invariant,
                const WorkspaceBytes& workspace_bytes, const Call& call) {
   const Placement placement(like, enumerator<Precision>(precision), batch_invariant);
-  const std::size_t bytes = workspace_bytes(placement.execution());
+  Execution execution = placement.execution();
+  execution.way = forced_way(of);
+  const std::size_t bytes = workspace_bytes(execution);
   const Tensor workspace = workspace_of(bytes, like);
-  check_status(call(Workspace{workspace.mutable_data_ptr(), bytes}, placement.execution()));
+  check_status(call(Workspace{workspace.mutable_data_ptr(), bytes}, execution));
 }
 
 }  // namespace warpalign::torch_binding

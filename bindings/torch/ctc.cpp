@@ -95,7 +95,7 @@ std::tuple<Tensor, Tensor> loss(const CtcInputs& in, bool needs_grad, const CtcS
   const Tensor saved = allocate(in.logits, {needs_grad ? bytes : 0}, true, ScalarType::Byte);
   const CtcOutputs outputs{losses.mutable_data_ptr(), data_or_null(saved, needs_grad)};
   call_core(
-      in.logits, 0, settings.batch_invariant,
+      Operator::kCtc, in.logits, 0, settings.batch_invariant,
       [&](const Execution& execution) { return ctc_loss_workspace_bytes(p, outputs, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return warpalign::ctc_loss(p, outputs, workspace, execution);
@@ -121,7 +121,7 @@ void gradient(const CtcInputs& in, const Tensor& saved, const Tensor& grad_loss,
   out.logits = grad_logits.mutable_data_ptr();
   for (int axis = 0; axis < 3; ++axis) out.logits_stride[axis] = grad_logits.stride(axis);
   call_core(
-      in.logits, 0, settings.batch_invariant,
+      Operator::kCtc, in.logits, 0, settings.batch_invariant,
       [&](const Execution& execution) { return ctc_gradient_workspace_bytes(p, out, execution); },
       [&](Workspace workspace, const Execution& execution) {
         const std::size_t needed = ctc_saved_bytes(p, execution);
@@ -173,7 +173,7 @@ std::tuple<Tensor, Tensor> ctc_posteriors_op(const Tensor& logits, const Tensor&
   const Tensor labels = allocate(logits, {p.batch, p.frames, p.labels}, true, real_of(p));
   const CtcPosteriors out{losses.mutable_data_ptr(), labels.mutable_data_ptr()};
   call_core(
-      logits, 0, batch_invariant,
+      Operator::kCtc, logits, 0, batch_invariant,
       [&](const Execution& execution) { return ctc_posteriors_workspace_bytes(p, out, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return ctc_posteriors(p, out, workspace, execution);
@@ -197,7 +197,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> ctc_align_op(const Tensor& logits, co
   const CtcAlignment out{score.mutable_data_ptr(), static_cast<std::int32_t*>(labels.mutable_data_ptr()),
                          scores.mutable_data_ptr(), static_cast<std::int32_t*>(spans.mutable_data_ptr())};
   call_core(
-      logits, 0, batch_invariant,
+      Operator::kCtc, logits, 0, batch_invariant,
       [&](const Execution& execution) { return ctc_align_workspace_bytes(p, out, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return warpalign::ctc_align(p, out, workspace, execution);
@@ -225,7 +225,7 @@ std::tuple<Tensor, Tensor, Tensor> monotonic_alignment_op(const Tensor& scores,
                                static_cast<std::int32_t*>(durations.mutable_data_ptr()),
                                static_cast<std::uint8_t*>(data_or_null(path, wants_path))};
   call_core(
-      scores, 0, false,
+      Operator::kCtc, scores, 0, false,
       [&](const Execution& execution) { return monotonic_alignment_workspace_bytes(p, out, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return monotonic_alignment(p, out, workspace, execution);

@@ -230,7 +230,7 @@ Tensor run_forward(const Inputs& in, Call& call, LstmOutputs& outputs, const May
   SideStreams streams;
   Tensor tape;
   call_core(
-      in.x, settings.precision, settings.batch_invariant,
+      Operator::kLstm, in.x, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) {
         streams.lend(p, in.x, execution);
         const auto packed_bytes = static_cast<int64_t>(lstm_packed_bytes(p, execution));
@@ -335,7 +335,7 @@ BackwardResult backward(const Inputs& in, const Kept& left, const Incoming& give
                           wanted.weights ? to.data() : nullptr};
   if (left.spends_tape) gradients.spent_tape = left.tape.mutable_data_ptr();
   call_core(
-      in.x, settings.precision, settings.batch_invariant,
+      Operator::kLstm, in.x, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) {
         streams.lend(p, in.x, execution);
         return lstm_backward_workspace_bytes(p, gradients, execution);

@@ -33,7 +33,7 @@ struct Settings {
 void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Tensor& like,
          const Settings& settings) {
   call_core(
-      like, settings.precision, settings.batch_invariant,
+      Operator::kSoftDtw, like, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) { return soft_dtw_workspace_bytes(problem, outputs, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return soft_dtw(problem, outputs, workspace, execution);
@@ -43,7 +43,7 @@ void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Ten
 void run_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents, const SoftDtwOutputs& outputs,
              const Tensor& like, const Settings& settings) {
   call_core(
-      like, settings.precision, settings.batch_invariant,
+      Operator::kSoftDtw, like, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) {
         return soft_dtw_jvp_workspace_bytes(problem, tangents, outputs, execution);
       },

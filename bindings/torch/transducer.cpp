@@ -38,7 +38,7 @@ std::tuple<Tensor, Tensor> forward(const TransducerInputs& in, bool needs_grad,
   const Tensor saved = allocate(in.logits, {needs_grad ? saved_bytes(p) : 0}, true, ScalarType::Byte);
   const TransducerOutputs outputs{loss.mutable_data_ptr(), data_or_null(saved, needs_grad)};
   call_core(
-      in.logits, 0, false,
+      Operator::kTransducer, in.logits, 0, false,
       [&](const Execution& execution) { return transducer_workspace_bytes(p, outputs, execution); },
       [&](Workspace workspace, const Execution& execution) {
         if (needs_grad) check_saved(p, saved.numel(), execution);
@@ -77,7 +77,7 @@ void run_gradient(const TransducerInputs& in, const Tensor& saved, const Tensor&
     set_stride(gradient.duration_logits_stride, *grad_duration_logits, p.packed);
   }
   call_core(
-      in.logits, 0, false,
+      Operator::kTransducer, in.logits, 0, false,
       [&](const Execution& execution) { return transducer_gradient_workspace_bytes(p, gradient, execution); },
       [&](Workspace workspace, const Execution& execution) {
         check_saved(p, saved.numel(), execution);

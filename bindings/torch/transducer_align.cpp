@@ -53,7 +53,7 @@ Alignment align(const TransducerInputs& in, bool posteriors, const TransducerSet
   out.label_posteriors = data_or_null(label, posteriors);
   (l.tdt ? out.duration_posteriors : out.big_blank_posteriors) = data_or_null(grouped, wants_groups);
   call_core(
-      in.logits, 0, false,
+      Operator::kTransducer, in.logits, 0, false,
       [&](const Execution& execution) { return transducer_align_workspace_bytes(p, out, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return transducer_align(p, out, workspace, execution);

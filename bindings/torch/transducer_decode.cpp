@@ -119,7 +119,7 @@ Tensor scores_op(const Tensor& frame, const MaybeTensor& lengths, const Tensor& 
   const Tensor scores = allocate(encoder, {rows, window, p.columns});
   p.scores = scores.mutable_data_ptr();
   call_core(
-      encoder, 0, false,
+      Operator::kOther, encoder, 0, false,
       [&](const Execution& execution) { return transducer_scores_workspace_bytes(p, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return transducer_scores(p, workspace, execution);
@@ -146,7 +146,7 @@ GreedyFound run_greedy(TransducerGreedyStep p, const Tensor& walk, const Tensor&
   p.token = static_cast<std::int64_t*>(token.mutable_data_ptr());
   p.found = static_cast<bool*>(found.mutable_data_ptr());
   call_core(
-      first, 0, false,
+      Operator::kOther, first, 0, false,
       [&](const Execution& execution) { return transducer_greedy_step_workspace_bytes(p, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return transducer_greedy_step(p, workspace, execution);
@@ -244,7 +244,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> beam_op(
   p.label = static_cast<std::int32_t*>(label.mutable_data_ptr());
   p.expand = static_cast<std::int32_t*>(expand.mutable_data_ptr());
   call_core(
-      scores, 0, false,
+      Operator::kOther, scores, 0, false,
       [&](const Execution& execution) { return transducer_beam_step_workspace_bytes(p, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return transducer_beam_step(p, workspace, execution);

@@ -130,7 +130,7 @@ std::tuple<Tensor, Tensor> forward(const Inputs& in, bool needs_grad, const Netw
   const Tensor saved = allocate(in.encoder, {needs_grad ? bytes : 0}, true, ScalarType::Byte);
   const TransducerOutputs outputs{loss.mutable_data_ptr(), data_or_null(saved, needs_grad)};
   call_core(
-      in.encoder, network.precision, false,
+      Operator::kTransducerJoint, in.encoder, network.precision, false,
       [&](const Execution& execution) { return transducer_joint_workspace_bytes(p, outputs, execution); },
       [&](Workspace workspace, const Execution& execution) {
         if (needs_grad) check_saved(p, saved.numel(), execution);
@@ -172,7 +172,7 @@ Gradients gradient(const Inputs& in, const Tensor& saved, const Tensor& grad_los
                                   data_or_null(std::get<2>(to), wanted.weight),
                                   data_or_null(std::get<3>(to), wanted.bias)};
   call_core(
-      in.encoder, network.precision, false,
+      Operator::kTransducerJoint, in.encoder, network.precision, false,
       [&](const Execution& execution) { return transducer_joint_gradient_workspace_bytes(p, g, execution); },
       [&](Workspace workspace, const Execution& execution) {
         check_saved(p, saved.numel(), execution);

@@ -42,7 +42,7 @@ SinkhornTensors sinkhorn_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, bool needs_gr
   out.grad_b = grad_b.mutable_data_ptr();
   out.grad_epsilon = grad_epsilon.mutable_data_ptr();
   call_core(
-      like, settings.precision, settings.batch_invariant,
+      Operator::kSinkhorn, like, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) { return sinkhorn_workspace_bytes(p, out, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return sinkhorn(p, out, workspace, execution);
@@ -117,7 +117,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
   out.grad_b = grad_b.mutable_data_ptr();
   out.grad_epsilon = grad_epsilon.mutable_data_ptr();
   call_core(
-      like, settings.precision, settings.batch_invariant,
+      Operator::kSinkhorn, like, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) { return sinkhorn_jvp_workspace_bytes(p, along, out, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return sinkhorn_jvp(p, along, out, workspace, execution);

@@ -59,7 +59,7 @@ void draw_columns(const DrawnPlan& plan, const Tensor& rows, const Tensor& colum
   p.seed = static_cast<std::uint64_t>(seed);
   p.columns = static_cast<std::int64_t*>(columns.mutable_data_ptr()) + first;
   call_core(
-      x, 0, false, [&](const Execution&) { return anchor_columns_workspace_bytes(p); },
+      Operator::kOther, x, 0, false, [&](const Execution&) { return anchor_columns_workspace_bytes(p); },
       [&](Workspace workspace, const Execution& e) { return anchor_columns(p, workspace, e); });
 }
 
@@ -86,7 +86,7 @@ void write_coordinates(const Tensor& x, const Tensor& anchors, const Tensor& uni
   p.unit = unit.const_data_ptr();
   p.coordinates = coordinates.mutable_data_ptr();
   call_core(
-      x, 0, false, [](const Execution&) { return std::size_t{0}; },
+      Operator::kOther, x, 0, false, [](const Execution&) { return std::size_t{0}; },
       [&](Workspace, const Execution& e) { return anchor_coordinates(p, e); });
 }
 

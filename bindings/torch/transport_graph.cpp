@@ -63,7 +63,7 @@ std::tuple<Tensor, Tensor, Tensor> knn_graph_op(const Tensor& x, int64_t k, bool
   const KnnOutputs out{static_cast<std::int64_t*>(row_begins.mutable_data_ptr()),
                        static_cast<std::int32_t*>(neighbors.mutable_data_ptr()), lengths.mutable_data_ptr()};
   call_core(
-      x, 0, false, [&](const Execution& e) { return knn_graph_workspace_bytes(p, e); },
+      Operator::kOther, x, 0, false, [&](const Execution& e) { return knn_graph_workspace_bytes(p, e); },
       [&](Workspace workspace, const Execution& e) { return knn_graph(p, out, workspace, e); });
   return {row_begins, neighbors, lengths};
 }
@@ -76,7 +76,8 @@ Tensor shortest_paths_op(const Tensor& row_begins, const Tensor& neighbors, cons
   const std::int32_t count = narrowed(sources.size(0));
   const auto* const places = static_cast<const std::int32_t*>(sources.const_data_ptr());
   call_core(
-      lengths, 0, false, [&](const Execution& e) { return shortest_paths_workspace_bytes(graph, count, e); },
+      Operator::kOther, lengths, 0, false,
+      [&](const Execution& e) { return shortest_paths_workspace_bytes(graph, count, e); },
       [&](Workspace workspace, const Execution& e) {
         return shortest_paths(graph, places, count, distances.mutable_data_ptr(), workspace, e);
       });
@@ -89,7 +90,7 @@ std::tuple<Tensor, Tensor> connected_components_op(const Tensor& row_begins, con
   const Tensor labels = allocate(lengths, {graph.nodes}, true, ScalarType::Int),
                count = allocate(lengths, {1}, true, ScalarType::Int);
   call_core(
-      lengths, 0, false, [](const Execution&) { return std::size_t{0}; },
+      Operator::kOther, lengths, 0, false, [](const Execution&) { return std::size_t{0}; },
       [&](Workspace, const Execution& e) {
         return connected_components(graph, static_cast<std::int32_t*>(labels.mutable_data_ptr()),
                                     static_cast<std::int32_t*>(count.mutable_data_ptr()), e);
@@ -106,7 +107,8 @@ std::tuple<Tensor, Tensor> farthest_landmarks_op(const Tensor& row_begins, const
   const Tensor chosen = allocate(lengths, {count}, true, ScalarType::Int),
                distances = allocate(lengths, {count, graph.nodes});
   call_core(
-      lengths, 0, false, [&](const Execution& e) { return farthest_landmarks_workspace_bytes(graph, e); },
+      Operator::kOther, lengths, 0, false,
+      [&](const Execution& e) { return farthest_landmarks_workspace_bytes(graph, e); },
       [&](Workspace workspace, const Execution& e) {
         return farthest_landmarks(graph, narrowed(count), narrowed(start),
                                   static_cast<std::int32_t*>(chosen.mutable_data_ptr()),

@@ -31,7 +31,7 @@ StridedTensor check_matrix(const Tensor& tensor, const char* name, const Tensor&
 template <class WorkspaceBytes, class Call>
 void run(const Tensor& like, const TransportSettings& settings, const WorkspaceBytes& workspace_bytes,
          const Call& call) {
-  call_core(like, settings.precision, settings.batch_invariant, workspace_bytes, call);
+  call_core(Operator::kSinkhorn, like, settings.precision, settings.batch_invariant, workspace_bytes, call);
 }
 
 Tensor apply_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, const Tensor& v, bool transposed,

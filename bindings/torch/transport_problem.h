@@ -146,7 +146,7 @@ inline TransportPotentials transport_potentials(const TransportTensors& tensors,
   out.f = found.f.mutable_data_ptr();
   out.g = found.g.mutable_data_ptr();
   call_core(
-      like, settings.precision, settings.batch_invariant,
+      Operator::kSinkhorn, like, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) { return sinkhorn_workspace_bytes(p, out, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return sinkhorn(p, out, workspace, execution);

@@ -54,6 +54,9 @@ struct Execution {
   // CUDA only: who makes lstm()'s products over all steps. Not with batch_invariant: then the library's own
   // kernel does, as a row's sums depend on no other row there.
   MatrixProduct matrix_product = {};
+  // The name of the way to run the call, one of warpalign/ways.h; null or empty: the plan chooses. A way that
+  // cannot serve the call is an error, which says why, and which ways can. For tests and measurements.
+  const char* way = nullptr;
 
   static Execution host(ParallelFor parallel_for = {}) {
     Execution execution;
@@ -61,7 +64,7 @@ struct Execution {
     return execution;
   }
   static Execution cuda(int device, void* stream, Precision precision = Precision::kHighest) {
-    return {Device::kCuda, {}, device, stream, precision, false, {}};
+    return {Device::kCuda, {}, device, stream, precision, false, {}, nullptr};
   }
 };
 

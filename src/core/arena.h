@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/plan_log.h"
+
 namespace warpalign::detail {
 
 inline bool is_aligned(const void* data, std::size_t alignment) {
@@ -18,10 +20,12 @@ class Arena {
   Arena() = default;  // measures only: take() returns null
   explicit Arena(void* base) : base_(static_cast<std::byte*>(base)) {}
 
+  // name: for the plan's description, where the memory is handed out.
   template <class T>
-  T* take(std::size_t count) {
+  T* take(std::size_t count, const char* name = nullptr) {
     const std::size_t begin = used_;
     used_ = (begin + count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+    if (PlanLog* const log = name && base_ ? PlanLog::current() : nullptr) log->memory(name, used_ - begin);
     return base_ ? reinterpret_cast<T*>(base_ + begin) : nullptr;
   }
 

@@ -3,6 +3,7 @@
 // list of the fields' names. docs/developer/tuning.md tells how they are measured.
 #pragma once
 
+#include <atomic>
 #include <climits>
 #include <cstdio>
 #include <cstring>
@@ -11,6 +12,9 @@
 #include "warpalign/tuning.h"
 
 namespace warpalign::detail {
+
+// How often a threshold has been forced: plans that were made before are stale (core/plan_cache.h).
+inline std::atomic<unsigned> forced_thresholds{0};
 
 // A field of a Row, and the value that a test or a benchmark has set in its place.
 template <class Row>
@@ -67,6 +71,7 @@ bool force_threshold(const char* name, int value, Lists&... lists) {
     for (auto& field : list) {
       if (std::strcmp(field.name, name) != 0) continue;
       field.forced = value;
+      ++forced_thresholds;
       is_known = true;
     }
   };

@@ -52,6 +52,13 @@ class WorkSlot {
 };
 static_assert(sizeof(WorkSlot) <= kWorkerAlignment);
 
+// The ways of an operator whose threads may share an item's work, for Execution::way.
+enum class ThreadWay {
+  kAcrossBatch,  // each thread has items of its own
+  kWithinItems,  // threads share each item
+};
+inline constexpr const char* kThreadWays[] = {"across_batch", "within_items"};
+
 // A worker's memory while it solves an item.
 struct ItemMemory {
   void* item;      // Team::item_bytes, aligned to kWorkerAlignment if the workspace is

@@ -5,8 +5,11 @@
 #include <cstdint>
 
 #include "core/contract.h"
+#include "core/ways.h"
+#include "cpu/describe.h"
 #include "ctc/contract.h"
 #include "ctc/problem.h"
+#include "warpalign/plan.h"
 
 namespace warpalign {
 namespace {
@@ -22,6 +25,7 @@ using detail::ctc::real_size;
 // The entry points of a function, per device.
 template <class Problem, class Output>
 struct Paths {
+  const char* name;  // of the function, for descriptions
   std::size_t (*bytes_cpu)(const Problem&, const Output&, const Execution&);
   std::size_t (*bytes_cuda)(const Problem&, const Output&, const Execution&);
   Status (*run_cpu)(const Problem&, const Output&, Workspace, const Execution&);
@@ -29,21 +33,22 @@ struct Paths {
 };
 
 #if WARPALIGN_HAS_CUDA
-#define WARPALIGN_CTC_PATHS(name)                                                      \
-  {                                                                                    \
-    detail::ctc::name##_workspace_bytes_cpu, detail::ctc::name##_workspace_bytes_cuda, \
-        detail::ctc::name##_cpu, detail::ctc::name##_cuda                              \
+#define WARPALIGN_CTC_PATHS(function, name)                                                      \
+  {                                                                                              \
+    function, detail::ctc::name##_workspace_bytes_cpu, detail::ctc::name##_workspace_bytes_cuda, \
+        detail::ctc::name##_cpu, detail::ctc::name##_cuda                                        \
   }
 #else
-#define WARPALIGN_CTC_PATHS(name) \
-  { detail::ctc::name##_workspace_bytes_cpu, nullptr, detail::ctc::name##_cpu, nullptr }
+#define WARPALIGN_CTC_PATHS(function, name) \
+  { function, detail::ctc::name##_workspace_bytes_cpu, nullptr, detail::ctc::name##_cpu, nullptr }
 #endif
 
-constexpr Paths<CtcProblem, CtcOutputs> kLoss = WARPALIGN_CTC_PATHS(loss);
-constexpr Paths<CtcProblem, CtcGradient> kGradient = WARPALIGN_CTC_PATHS(gradient);
-constexpr Paths<CtcProblem, CtcPosteriors> kPosteriors = WARPALIGN_CTC_PATHS(posteriors);
-constexpr Paths<CtcProblem, CtcAlignment> kAlign = WARPALIGN_CTC_PATHS(align);
-constexpr Paths<MonotonicAlignmentProblem, MonotonicAlignment> kMonotonic = WARPALIGN_CTC_PATHS(monotonic);
+constexpr Paths<CtcProblem, CtcOutputs> kLoss = WARPALIGN_CTC_PATHS("ctc_loss", loss);
+constexpr Paths<CtcProblem, CtcGradient> kGradient = WARPALIGN_CTC_PATHS("ctc_gradient", gradient);
+constexpr Paths<CtcProblem, CtcPosteriors> kPosteriors = WARPALIGN_CTC_PATHS("ctc_posteriors", posteriors);
+constexpr Paths<CtcProblem, CtcAlignment> kAlign = WARPALIGN_CTC_PATHS("ctc_align", align);
+constexpr Paths<MonotonicAlignmentProblem, MonotonicAlignment> kMonotonic =
+    WARPALIGN_CTC_PATHS("monotonic_alignment", monotonic);
 
 #undef WARPALIGN_CTC_PATHS
 
@@ -63,11 +68,16 @@ Status run(const Paths<Problem, Output>& paths, const Problem& problem, const Ou
            Workspace workspace, const Execution& execution, CheckOutputs check_outputs) {
   if (Status s = check_problem(problem, execution); !s.ok()) return s;
   if (problem.batch == 0) return {};
-  const auto path = execution.device == Device::kHost ? paths.run_cpu : paths.run_cuda;
+  const bool on_host = execution.device == Device::kHost;
+  const auto path = on_host ? paths.run_cpu : paths.run_cuda;
   if (!path) return detail::kNoCudaPath;
+  if (on_host) {
+    if (Status s = detail::check_way(execution, {}, "CTC on a CPU"); !s.ok()) return s;
+  }
   const std::size_t needed = workspace_bytes(paths, problem, output, execution);
   if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   if (Status s = check_outputs(WrittenMemory{"workspace", workspace.data, needed, 1}); !s.ok()) return s;
+  if (on_host && cpu::is_described(paths.name, needed, execution)) return {};
   return path(problem, output, workspace, execution);
 }
 
@@ -205,6 +215,13 @@ Status monotonic_alignment(const MonotonicAlignmentProblem& problem, const Monot
         scratch};
     return detail::check_written(places);
   });
+}
+
+const char* ctc_way([[maybe_unused]] Device device, [[maybe_unused]] int index) {
+#if WARPALIGN_HAS_CUDA
+  if (device == Device::kCuda) return detail::ctc::way_cuda(index);
+#endif
+  return nullptr;
 }
 
 bool ctc_kernel_launches([[maybe_unused]] int index, [[maybe_unused]] KernelLaunches* out) {

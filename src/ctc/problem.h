@@ -36,6 +36,8 @@ std::size_t monotonic_workspace_bytes_cuda(const MonotonicAlignmentProblem&, con
 Status monotonic_cuda(const MonotonicAlignmentProblem&, const MonotonicAlignment&, Workspace,
                       const Execution&);
 
+// See ctc_way().
+const char* way_cuda(int index);
 // See ctc_kernel_launches().
 bool kernel_launches_cuda(int index, KernelLaunches& out);
 

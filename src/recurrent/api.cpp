@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/contract.h"
+#include "cpu/describe.h"
 #include "recurrent/problem.h"
 
 namespace warpalign {
@@ -263,6 +264,7 @@ Status lstm(const LstmProblem& problem, const LstmOutputs& outputs, Workspace wo
 #if WARPALIGN_HAS_CUDA
   if (!is_host(execution)) return detail::recurrent::forward_cuda(p, outputs, workspace, execution);
 #endif
+  if (cpu::is_described("lstm", needed, execution)) return {};
   return detail::recurrent::forward_cpu(p, outputs, workspace, execution);
 }
 
@@ -330,6 +332,7 @@ Status lstm_backward(const LstmProblem& problem, const LstmKept& kept, const Lst
     return detail::recurrent::backward_cuda(p, kept, incoming, gradients, workspace, execution);
   }
 #endif
+  if (cpu::is_described("lstm_backward", needed, execution)) return {};
   return detail::recurrent::backward_cpu(p, kept, incoming, gradients, workspace, execution);
 }
 

@@ -5,9 +5,12 @@
 #include <cstdint>
 
 #include "core/contract.h"
+#include "core/ways.h"
+#include "cpu/team.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/problem.h"
 #include "warpalign/kernel_launches.h"
+#include "warpalign/plan.h"
 #if WARPALIGN_HAS_CUDA
 #include "soft_dtw/cuda/call/cuda_call.h"
 #endif
@@ -245,6 +248,7 @@ Status soft_dtw(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, Wo
   if (problem.batch == 0) return {};
   if (Status s = check_inputs(problem, {}); !s.ok()) return s;
   if (execution.device == Device::kCuda) return run_on_gpu(problem, nullptr, outputs, workspace, execution);
+  if (Status s = detail::soft_dtw::check_way_cpu(problem, false, execution); !s.ok()) return s;
   const std::size_t needed = soft_dtw_workspace_bytes(problem, outputs, execution);
   if (Status s = check_memory(problem, outputs, workspace, needed, execution.device); !s.ok()) return s;
   return detail::soft_dtw::run_cpu(problem, outputs, workspace, execution);
@@ -266,9 +270,17 @@ Status soft_dtw_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangen
   if (problem.batch == 0) return {};
   if (Status s = check_inputs(problem, tangents); !s.ok()) return s;
   if (execution.device == Device::kCuda) return run_on_gpu(problem, &tangents, outputs, workspace, execution);
+  if (Status s = detail::soft_dtw::check_way_cpu(problem, true, execution); !s.ok()) return s;
   const std::size_t needed = soft_dtw_jvp_workspace_bytes(problem, tangents, outputs, execution);
   if (Status s = check_memory(problem, outputs, workspace, needed, execution.device); !s.ok()) return s;
   return detail::soft_dtw::jvp_cpu(problem, tangents, outputs, workspace, execution);
+}
+
+const char* soft_dtw_way(Device device, int index) {
+#if WARPALIGN_HAS_CUDA
+  if (device == Device::kCuda) return detail::soft_dtw::way_cuda(index);
+#endif
+  return device == Device::kHost ? detail::way_at(cpu::kThreadWays, index) : nullptr;
 }
 
 bool soft_dtw_kernel_launches([[maybe_unused]] int index, [[maybe_unused]] KernelLaunches* out) {

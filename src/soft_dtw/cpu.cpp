@@ -6,6 +6,8 @@
 #include <limits>
 #include <numbers>
 
+#include "core/ways.h"
+#include "cpu/describe.h"
 #include "cpu/team.h"
 #include "soft_dtw/cpu_pair.h"
 #include "soft_dtw/tuning.h"
@@ -31,14 +33,21 @@ Extent extent_of(const SoftDtwOutputs& out, const cpu::Team& team) {
   return {out.wants_gradient(), out.grad_x || out.grad_y, out.grad_gamma != nullptr, team.workers_per_item};
 }
 
-cpu::Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution& execution) {
-  const int threads = cpu::Team::threads_of(execution);
-  const bool several_tiles = p.n > kCpuOneTile || p.m > kCpuOneTile;
+bool has_several_tiles(const SoftDtwProblem& p) { return p.n > kCpuOneTile || p.m > kCpuOneTile; }
+
+bool is_worth_help(const SoftDtwProblem& p, const Execution& execution) {
+  if (const int way = named_way(execution, cpu::kThreadWays); way >= 0) {
+    return cpu::ThreadWay(way) == cpu::ThreadWay::kWithinItems;
+  }
   // A small pair is done before another worker could begin to help. With many pairs per thread it matters
   // little that some threads end earlier than others.
   const CpuTuning tuning = cpu_tuning(cpu::selected_isa());
-  const bool worth_help = several_tiles && static_cast<std::int64_t>(p.n) * p.m >= tuning.help_cells &&
-                          p.batch < std::int64_t{tuning.help_pairs} * threads;
+  return has_several_tiles(p) && static_cast<std::int64_t>(p.n) * p.m >= tuning.help_cells &&
+         p.batch < std::int64_t{tuning.help_pairs} * cpu::Team::threads_of(execution);
+}
+
+cpu::Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Execution& execution) {
+  const bool worth_help = is_worth_help(p, execution);
   cpu::Team team = cpu::Team::of(p.batch, execution, worth_help ? tiles(p.n) : 1);
 
   // Memory for both cells: a float32 pair that is not certified is computed again with the float64 cell.
@@ -55,6 +64,16 @@ cpu::Team team_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const Exec
   team.item_bytes = cpu::rounded_to_worker(std::max(memory[0].used(), memory[1].used()));
   team.scratch_bytes = cpu::rounded_to_worker(std::max(scratch[0].used(), scratch[1].used()));
   return team;
+}
+
+void describe(const SoftDtwProblem& p, const cpu::Team& team, const Execution& execution, PlanLog& log) {
+  log.begin("soft_dtw", cpu::name_of_threads(execution));
+  log.line("sizes", std::to_string(p.batch) + " pairs of " + std::to_string(p.n) + " x " +
+                        std::to_string(p.m) + " steps, " + std::to_string(tiles(p.n)) + " x " +
+                        std::to_string(tiles(p.m)) + " tiles each");
+  const char* why = "pairs are too many, or too small, for several threads to share one";
+  if (team.shares_work()) why = "pairs are large, and few for the threads";
+  cpu::describe_team(team, execution, why, log);
 }
 
 // One sweep over a pair, for its worker and its helpers.
@@ -215,6 +234,16 @@ bool solve(const Job& job, const cpu::ItemMemory& memory, const Extent& extent) 
 
 }  // namespace
 
+Status check_way_cpu(const SoftDtwProblem& p, bool second_order, const Execution& execution) {
+  const Status known = check_way(execution, cpu::kThreadWays, "soft_dtw() on a CPU");
+  if (!known.ok() || second_order) return known;  // second derivatives have one way
+  return check_serves(named_way(execution, cpu::kThreadWays), cpu::kThreadWays, [&](int way) -> const char* {
+    if (cpu::ThreadWay(way) == cpu::ThreadWay::kAcrossBatch) return nullptr;
+    if (cpu::Team::threads_of(execution) < 2) return "it takes two threads or more";
+    return has_several_tiles(p) ? nullptr : "the series fit into one tile, which is one thread's work";
+  });
+}
+
 std::size_t workspace_bytes_cpu(const SoftDtwProblem& p, const SoftDtwOutputs& out,
                                 const Execution& execution) {
   return team_of(p, out, execution).bytes();
@@ -223,6 +252,10 @@ std::size_t workspace_bytes_cpu(const SoftDtwProblem& p, const SoftDtwOutputs& o
 Status run_cpu(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspace workspace,
                const Execution& execution) {
   const cpu::Team team = team_of(p, out, execution);
+  if (PlanLog* const log = PlanLog::current()) {
+    describe(p, team, execution, *log);
+    return {};
+  }
   const Extent extent = extent_of(out, team);
   const CpuKernels& kernels = selected_kernels();
   cpu::run_team(team, workspace, execution, [&](int b, const cpu::ItemMemory& memory) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "cpu/describe.h"
 #include "cpu/team.h"
 #include "soft_dtw/cpu_pair.h"
 
@@ -154,6 +155,11 @@ std::size_t jvp_workspace_bytes_cpu(const SoftDtwProblem& p, const SoftDtwTangen
 Status jvp_cpu(const SoftDtwProblem& p, const SoftDtwTangents& tangents, const SoftDtwOutputs& out,
                Workspace workspace, const Execution& execution) {
   const cpu::Team team = team_of(p, out, execution);
+  if (PlanLog* const log = PlanLog::current()) {
+    log->begin("soft_dtw_jvp", cpu::name_of_threads(execution));
+    cpu::describe_team(team, {}, "second derivatives of a pair are one thread's work", *log);
+    return {};
+  }
   const CpuKernels& kernels = selected_kernels();
   cpu::run_team(team, workspace, execution, [&](int b, const cpu::ItemMemory& memory) {
     const Job job = job_of(p, out, kernels, b);

@@ -33,6 +33,9 @@ inline Metric metric_of(CostKind kind) {
   return Metric::kSquared;
 }
 
+// Whether the way that the execution names, if it does, can serve the call on a CPU.
+Status check_way_cpu(const SoftDtwProblem&, bool second_order, const Execution&);
+
 std::size_t workspace_bytes_cpu(const SoftDtwProblem&, const SoftDtwOutputs&, const Execution&);
 Status run_cpu(const SoftDtwProblem&, const SoftDtwOutputs&, Workspace, const Execution&);
 

@@ -5,9 +5,12 @@
 #include <cstdint>
 
 #include "core/contract.h"
+#include "core/ways.h"
+#include "cpu/describe.h"
 #include "transducer/arcs.h"
 #include "transducer/contract.h"
 #include "transducer/problem.h"
+#include "warpalign/plan.h"
 
 namespace warpalign {
 namespace {
@@ -106,6 +109,8 @@ Status transducer(const TransducerProblem& problem, const TransducerOutputs& out
     return detail::transducer::forward_cuda(problem, outputs, workspace, execution);
   }
 #endif
+  if (Status s = detail::check_way(execution, {}, "transducer() on a CPU"); !s.ok()) return s;
+  if (cpu::is_described("transducer", needed, execution)) return {};
   return detail::transducer::forward_cpu(problem, outputs, workspace, execution);
 }
 
@@ -155,7 +160,23 @@ Status transducer_gradient(const TransducerProblem& problem, const TransducerGra
     return detail::transducer::gradient_cuda(problem, gradient, workspace, execution);
   }
 #endif
+  if (Status s = detail::check_way(execution, {}, "transducer() on a CPU"); !s.ok()) return s;
+  if (cpu::is_described("transducer_gradient", needed, execution)) return {};
   return detail::transducer::gradient_cpu(problem, gradient, workspace, execution);
+}
+
+const char* transducer_way([[maybe_unused]] Device device, [[maybe_unused]] int index) {
+#if WARPALIGN_HAS_CUDA
+  if (device == Device::kCuda) return detail::transducer::way_cuda(index);
+#endif
+  return nullptr;
+}
+
+const char* transducer_joint_way([[maybe_unused]] Device device, [[maybe_unused]] int index) {
+#if WARPALIGN_HAS_CUDA
+  if (device == Device::kCuda) return detail::transducer::joint_way_cuda(index);
+#endif
+  return nullptr;
 }
 
 bool transducer_kernel_launches([[maybe_unused]] int index, [[maybe_unused]] KernelLaunches* out) {

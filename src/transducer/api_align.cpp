@@ -3,6 +3,8 @@
 #include <cstdint>
 
 #include "core/contract.h"
+#include "core/ways.h"
+#include "cpu/describe.h"
 #include "transducer/contract.h"
 #include "transducer/problem.h"
 #include "warpalign/transducer_align.h"
@@ -73,6 +75,8 @@ Status transducer_align(const TransducerProblem& problem, const TransducerAlignm
     return detail::transducer::align_cuda(problem, alignment, workspace, execution);
   }
 #endif
+  if (Status s = detail::check_way(execution, {}, "transducer() on a CPU"); !s.ok()) return s;
+  if (cpu::is_described("transducer_align", needed, execution)) return {};
   return detail::transducer::align_cpu(problem, alignment, workspace, execution);
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 
 #include "core/contract.h"
+#include "core/ways.h"
+#include "cpu/describe.h"
 #include "transducer/contract.h"
 #include "transducer/problem.h"
 
@@ -147,6 +149,8 @@ Status transducer_joint(const TransducerJointProblem& problem, const TransducerO
     return detail::transducer::joint_forward_cuda(problem, outputs, workspace, execution);
   }
 #endif
+  if (Status s = detail::check_way(execution, {}, "transducer_joint() on a CPU"); !s.ok()) return s;
+  if (cpu::is_described("transducer_joint", needed, execution)) return {};
   return detail::transducer::joint_forward_cpu(problem, outputs, workspace, execution);
 }
 
@@ -195,6 +199,8 @@ Status transducer_joint_gradient(const TransducerJointProblem& problem,
     return detail::transducer::joint_gradient_cuda(problem, gradient, workspace, execution);
   }
 #endif
+  if (Status s = detail::check_way(execution, {}, "transducer_joint() on a CPU"); !s.ok()) return s;
+  if (cpu::is_described("transducer_joint_gradient", needed, execution)) return {};
   return detail::transducer::joint_gradient_cpu(problem, gradient, workspace, execution);
 }
 

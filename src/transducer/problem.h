@@ -48,6 +48,9 @@ std::size_t align_workspace_bytes_cuda(const TransducerProblem&, const Transduce
                                        const Execution&);
 Status align_cuda(const TransducerProblem&, const TransducerAlignment&, Workspace, const Execution&);
 
+// See transducer_way() and transducer_joint_way().
+const char* way_cuda(int index);
+const char* joint_way_cuda(int index);
 // See transducer_kernel_launches().
 bool kernel_launches_cuda(int index, KernelLaunches& out);
 

@@ -30,7 +30,7 @@ Status check_potentials(const SinkhornProblem& p, const Execution& execution) {
   if (Status s = check_problem(p, execution); !s.ok() || p.batch == 0) return s;
   if (!p.f0) return Status::invalid("f0", "the potentials f of the plan", 0);
   if (!p.g0) return Status::invalid("g0", "the potentials g of the plan", 0);
-  return {};
+  return execution.device == Device::kHost ? check_way_cpu(p, execution) : Status{};
 }
 
 // The same for every function of the CUDA path.

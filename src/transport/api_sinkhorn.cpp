@@ -5,8 +5,11 @@
 #include <utility>
 
 #include "core/contract.h"
+#include "core/ways.h"
+#include "cpu/team.h"
 #include "transport/contract.h"
 #include "transport/problem.h"
+#include "warpalign/plan.h"
 
 namespace warpalign {
 namespace {
@@ -101,6 +104,7 @@ Status sinkhorn(const SinkhornProblem& problem, const SinkhornOutputs& outputs, 
     return detail::transport::sinkhorn_cuda(problem, outputs, workspace, execution);
   }
 #endif
+  if (Status s = detail::transport::check_way_cpu(problem, execution); !s.ok()) return s;
   return detail::transport::sinkhorn_cpu(problem, outputs, workspace, execution);
 }
 
@@ -131,7 +135,15 @@ Status sinkhorn_jvp(const SinkhornProblem& problem, const SinkhornTangents& tang
     return detail::transport::sinkhorn_jvp_cuda(problem, tangents, outputs, workspace, execution);
   }
 #endif
+  if (Status s = detail::transport::check_way_cpu(problem, execution); !s.ok()) return s;
   return detail::transport::sinkhorn_jvp_cpu(problem, tangents, outputs, workspace, execution);
+}
+
+const char* sinkhorn_way(Device device, int index) {
+#if WARPALIGN_HAS_CUDA
+  if (device == Device::kCuda) return detail::transport::way_cuda(index);
+#endif
+  return device == Device::kHost ? detail::way_at(cpu::kThreadWays, index) : nullptr;
 }
 
 bool transport_kernel_launches([[maybe_unused]] int index, [[maybe_unused]] KernelLaunches* out) {

@@ -307,7 +307,7 @@ std::size_t sinkhorn_jvp_cpu_workspace_bytes(const SinkhornProblem& p, const Sin
 Status sinkhorn_jvp_cpu(const SinkhornProblem& p, const SinkhornTangents& along, const SinkhornOutputs& out,
                         Workspace workspace, const Execution& execution) {
   const SinkhornProblem of = at_the_solution(p);
-  run_batch<Jvp>(JvpCall{of, along, out}, workspace, execution);
+  run_batch<Jvp>("sinkhorn_jvp", JvpCall{of, along, out}, workspace, execution);
   return {};
 }
 

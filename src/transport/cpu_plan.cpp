@@ -252,7 +252,7 @@ std::size_t plan_apply_cpu_workspace_bytes(const SinkhornProblem& p, const PlanP
 Status plan_apply_cpu(const SinkhornProblem& p, const PlanProduct& product, Workspace workspace,
                       const Execution& execution) {
   const SinkhornProblem of = at_its_potentials(p);
-  run_batch<Apply>(ApplyCall{of, product}, workspace, execution);
+  run_batch<Apply>("plan_apply", ApplyCall{of, product}, workspace, execution);
   return {};
 }
 
@@ -263,7 +263,7 @@ std::size_t plan_gradient_cpu_workspace_bytes(const SinkhornProblem& p, const Pl
 Status plan_gradient_cpu(const SinkhornProblem& p, const PlanGradient& gradient, Workspace workspace,
                          const Execution& execution) {
   const SinkhornProblem of = at_its_potentials(p);
-  run_batch<Gradient>(GradientCall{of, gradient}, workspace, execution);
+  run_batch<Gradient>("plan_gradient", GradientCall{of, gradient}, workspace, execution);
   return {};
 }
 
@@ -274,7 +274,7 @@ std::size_t plan_topk_cpu_workspace_bytes(const SinkhornProblem& p, const PlanTo
 Status plan_topk_cpu(const SinkhornProblem& p, const PlanTop& top, Workspace workspace,
                      const Execution& execution) {
   const SinkhornProblem of = at_its_potentials(p);
-  run_batch<Top>(TopCall{of, top}, workspace, execution);
+  run_batch<Top>("plan_topk", TopCall{of, top}, workspace, execution);
   return {};
 }
 
@@ -283,7 +283,7 @@ std::size_t plan_dense_cpu_workspace_bytes(const SinkhornProblem& p, const Execu
 }
 Status plan_dense_cpu(const SinkhornProblem& p, void* plan, Workspace workspace, const Execution& execution) {
   const SinkhornProblem of = at_its_potentials(p);
-  run_batch<Dense>(DenseCall{of, plan}, workspace, execution);
+  run_batch<Dense>("plan_dense", DenseCall{of, plan}, workspace, execution);
   return {};
 }
 

@@ -99,7 +99,7 @@ std::size_t plan_sample_cpu_workspace_bytes(const SinkhornProblem& p, const Plan
 Status plan_sample_cpu(const SinkhornProblem& p, const PlanSamples& samples, Workspace workspace,
                        const Execution& execution) {
   const SinkhornProblem of = at_its_potentials(p);
-  run_batch<Sample>(SampleCall{of, samples}, workspace, execution);
+  run_batch<Sample>("plan_sample", SampleCall{of, samples}, workspace, execution);
   return {};
 }
 

@@ -6,8 +6,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "core/arena.h"
+#include "core/ways.h"
+#include "cpu/describe.h"
 #include "cpu/dispatch.h"
 #include "transport/cpu_solver.h"
 #include "warpalign/sinkhorn.h"
@@ -31,6 +34,7 @@ constexpr std::int64_t bytes_of(DType dtype) { return dtype == DType::kFloat64 ?
 struct Division {
   int problems;  // at once
   int threads;   // of each
+  bool within;   // threads share each problem
 
   Division(const SinkhornProblem& p, const Execution& execution) {
     const int threads_given = execution.parallel_for.run ? std::max(execution.parallel_for.threads, 1) : 1;
@@ -38,9 +42,27 @@ struct Division {
     const bool large = elements >= kElementsWorthThreads;
     // What problems keep at once stays below kMostKeptBytes.
     const bool heavy = elements * bytes_of(p.dtype) > kMostKeptBytes / threads_given;
-    const bool inside = large && (p.batch < 4 * threads_given || heavy);
+    bool inside = large && (p.batch < 4 * threads_given || heavy);
+    if (const int way = named_way(execution, cpu::kThreadWays); way >= 0) {
+      inside = cpu::ThreadWay(way) == cpu::ThreadWay::kWithinItems;
+    }
     problems = inside ? 1 : std::clamp(p.batch, 1, threads_given);
     threads = inside ? std::min(threads_given, kMostBlocks) : 1;
+    within = inside;
+  }
+
+  void describe(const char* name, const SinkhornProblem& p, const Execution& execution, std::size_t bytes,
+                PlanLog& log) const {
+    const cpu::ThreadWay way = within ? cpu::ThreadWay::kWithinItems : cpu::ThreadWay::kAcrossBatch;
+    const char* why = "problems are small, or many for the threads";
+    if (within) why = "problems are large, and few for the threads or for the memory";
+    log.begin(name, cpu::name_of_threads(execution));
+    log.way(cpu::kThreadWays[static_cast<int>(way)], names_way(execution) ? "named by Execution::way" : why);
+    log.line("sizes", std::to_string(p.batch) + " problems of " + std::to_string(p.n) + " x " +
+                          std::to_string(p.m) + (p.cost.data ? " costs" : " points"));
+    log.line("workers",
+             std::to_string(problems) + " problems at a time, " + std::to_string(threads) + " threads each");
+    log.memory("problems at work", problems * bytes);
   }
 };
 
@@ -211,10 +233,15 @@ std::size_t workspace_bytes_of(const Call& call, const Execution& execution) {
   return division.problems * arena.used();
 }
 
+// name: of the public function, for descriptions.
 template <template <class> class Job, class Call>
-void run_batch(const Call& call, Workspace workspace, const Execution& execution) {
+void run_batch(const char* name, const Call& call, Workspace workspace, const Execution& execution) {
   const Division division(call.p, execution);
   const std::size_t bytes = workspace_bytes_of<Job>(call, execution) / division.problems;
+  if (PlanLog* const log = PlanLog::current()) {
+    division.describe(name, call.p, execution, bytes, *log);
+    return;
+  }
   const BlockTeam inside(execution.parallel_for, division.threads);
   const BlockTeam outside(execution.parallel_for, division.problems);
   outside.run(call.p.batch, [&](int b, int worker) {

@@ -161,9 +161,17 @@ std::size_t sinkhorn_cpu_workspace_bytes(const SinkhornProblem& p, const Sinkhor
   return workspace_bytes_of<Solve>(SolveCall{p, out}, execution);
 }
 
+Status check_way_cpu(const SinkhornProblem&, const Execution& execution) {
+  if (Status s = check_way(execution, cpu::kThreadWays, "sinkhorn() on a CPU"); !s.ok()) return s;
+  return check_serves(named_way(execution, cpu::kThreadWays), cpu::kThreadWays, [&](int way) -> const char* {
+    const bool shares = cpu::ThreadWay(way) == cpu::ThreadWay::kWithinItems;
+    return shares && cpu::Team::threads_of(execution) < 2 ? "it takes two threads or more" : nullptr;
+  });
+}
+
 Status sinkhorn_cpu(const SinkhornProblem& p, const SinkhornOutputs& out, Workspace workspace,
                     const Execution& execution) {
-  run_batch<Solve>(SolveCall{p, out}, workspace, execution);
+  run_batch<Solve>("sinkhorn", SolveCall{p, out}, workspace, execution);
   return {};
 }
 

@@ -43,6 +43,15 @@ Status plan_sample_cuda(const SinkhornProblem&, const PlanSamples&, Workspace, c
 Status plan_topk_cuda(const SinkhornProblem&, const PlanTop&, Workspace, const Execution&);
 Status plan_dense_cuda(const SinkhornProblem&, void* plan, Workspace, const Execution&);
 
+// Whether costs that follow each other in memory are those of a column.
+inline bool has_swapped_costs(const SinkhornProblem& p) {
+  return p.cost.data && p.cost.stride[2] != 1 && p.cost.stride[1] == 1;
+}
+
+// Whether the way that the execution names, if it does, can serve sinkhorn() on a CPU.
+Status check_way_cpu(const SinkhornProblem&, const Execution&);
+// See sinkhorn_way().
+const char* way_cuda(int index);
 // See transport_kernel_launches().
 bool kernel_launches_cuda(int index, KernelLaunches& out);
 

@@ -9,6 +9,10 @@ namespace warpalign::cuda {
 template <class... Parameters>
 Status resident_clusters(void (*kernel)(Parameters...), const LaunchConfig& config, int* clusters) {
   *clusters = 0;
+  if (plans_for_class()) {
+    *clusters = estimated_blocks(config.threads, config.shared_bytes) / config.cluster;
+    return {};
+  }
   if (const Status s = allow(kernel, config); !s.ok()) return s;
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeClusterDimension;

@@ -27,6 +27,8 @@ struct DeviceTraits {
   bool has_clusters = false;      // with bulk copies and programmatic launches: 9.0 and later
   bool has_warpgroups = false;    // wgmma: 9.0 alone, in a library that was built for sm_90a
   int compute_capability = 0;     // 10 major + minor: for thresholds alone (core/tuning.h)
+
+  friend bool operator==(const DeviceTraits&, const DeviceTraits&) = default;
 };
 
 }  // namespace warpalign::cuda

@@ -26,6 +26,10 @@ constexpr int kClusterOfEveryDevice = 8;                      // a kernel has to
 // Sets `bytes` bytes to the value `byte`.
 inline Status set_memory(void* data, int byte, std::size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return {};
+  if (PlanLog* const log = PlanLog::current()) {
+    log->clear_memory(bytes);
+    return {};
+  }
   return to_status(cudaMemsetAsync(data, byte, bytes, stream));
 }
 
@@ -48,10 +52,21 @@ Status allow(void (*kernel)(Parameters...), const LaunchConfig& config) {
   return {};
 }
 
+// Whether the launch was described, which is all then.
+inline bool is_described(const char* kernel, const LaunchConfig& config) {
+  PlanLog* const log = PlanLog::current();
+  if (log) {
+    log->launch(kernel, config.blocks, config.threads, config.shared_bytes, config.cluster,
+                config.cooperative);
+  }
+  return log != nullptr;
+}
+
 // Enqueues kernel(arguments...) on the current device. Errors of earlier calls are neither reported nor
 // cleared.
 template <class... Parameters, class... Arguments>
 Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, const Arguments&... arguments) {
+  if (is_described("shared kernel", config)) return {};
   if (const Status s = allow(kernel, config); !s.ok()) return s;
   cudaLaunchAttribute attributes[3] = {};
   cudaLaunchConfig_t all = {};
@@ -84,6 +99,10 @@ Status launch(void (*kernel)(Parameters...), const LaunchConfig& config, const A
 template <class... Parameters>
 Status resident_blocks(void (*kernel)(Parameters...), const LaunchConfig& config, int* blocks) {
   *blocks = 0;
+  if (plans_for_class()) {
+    *blocks = estimated_blocks(config.threads, config.shared_bytes);
+    return {};
+  }
   if (const Status s = allow(kernel, config); !s.ok()) return s;
   int device = 0;
   if (const Status s = to_status(cudaGetDevice(&device)); !s.ok()) return s;

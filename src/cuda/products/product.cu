@@ -74,11 +74,19 @@ __global__ void __launch_bounds__(kThreads) product_kernel(Operands<T> p) {
   }
 }
 
+bool lends_product(const MatrixProductCall& call, const Execution& execution) {
+  return execution.matrix_product.run && !execution.batch_invariant && call.depth > 0;
+}
+
 }  // namespace
 
 Status multiply(const MatrixProductCall& call, const Execution& execution) {
   if (call.rows == 0 || call.columns == 0 || (call.depth == 0 && call.add)) return {};
-  if (execution.matrix_product.run && !execution.batch_invariant && call.depth > 0) {
+  if (PlanLog* const log = PlanLog::current(); log && lends_product(call, execution)) {
+    log->product(call.rows, call.columns, call.depth);
+    return {};
+  }
+  if (lends_product(call, execution)) {
     if (execution.matrix_product.run(execution.matrix_product.context, call)) return {};
     return Status::device_error("the product of matrices that execution.matrix_product names has failed");
   }

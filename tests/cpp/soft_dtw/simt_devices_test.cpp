@@ -110,7 +110,7 @@ TEST_F(Devices, PanelsTakeTurns) {
     EXPECT_TRUE(same_bits(run_on<DeviceBuffer>(batch, kEverything, execution), at_once)) << pairs;
     expect_close(batch, run(batch, kGradients));
   }
-  force_soft_dtw_threshold("panel_bytes", 0);
+  execution.way = "tiles";
   expect_close(batch, run_on<DeviceBuffer>(batch, kEverything, execution));
 }
 
@@ -240,13 +240,14 @@ TEST_F(Devices, ADeviceThatIsNotCurrentIsNamed) {
 // Few short strips have a crew of two makers, in a kernel whose sweeps may also start from both ends. Many
 // have a small crew, in a kernel whose sweeps may not.
 TEST_F(Devices, ACrewOfFewStripsSweepsFromOneEndToo) {
-  force_soft_dtw_threshold("panel_bytes", 0);
+  Execution tiles = Execution::cuda(0, nullptr);
+  tiles.way = "tiles";
   const Batch<float> batch({2, 50, 90, 20}, 1.0, 7);
-  const Outputs<float> few = run(batch, kValue);
+  const Outputs<float> few = run_on<DeviceBuffer>(batch, kValue, tiles);
   expect_close(batch, few);
-  expect_close(batch, run(batch, kGradients));
+  expect_close(batch, run_on<DeviceBuffer>(batch, kGradients, tiles));
   simt::device.multiprocessors = 1;
-  EXPECT_TRUE(same_bits(run(batch, kValue), few));
+  EXPECT_TRUE(same_bits(run_on<DeviceBuffer>(batch, kValue, tiles), few));
 }
 
 // Blocks wait for each other's panels, but for none that has not begun: one resident block is enough.

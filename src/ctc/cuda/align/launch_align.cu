@@ -52,6 +52,10 @@ template <class Element>
 Status align(const CtcProblem& p, const CtcAlignment& out, Workspace workspace, const Execution& execution) {
   using Real = cuda::Sum<Element>;
   const Plan<Real> plan(p, execution);
+  if (PlanLog* const log = PlanLog::current()) {
+    log->begin("ctc_align", cuda::name_of_device(execution.cuda_device));
+    plan.describe_sizes(*log);
+  }
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   Arena arena(workspace.data);
   const AlignMemory<Real> memory(p, plan, arena);
@@ -106,6 +110,7 @@ std::size_t align_workspace_bytes_cuda(const CtcProblem& p, const CtcAlignment&,
 
 Status align_cuda(const CtcProblem& p, const CtcAlignment& out, Workspace workspace,
                   const Execution& execution) {
+  if (Status s = check_way(execution, kWays, "ctc_loss() on CUDA"); !s.ok()) return s;
   return visit_dtype(
       p.dtype, [&](auto type) { return align<typename decltype(type)::Type>(p, out, workspace, execution); });
 }

@@ -38,6 +38,10 @@ template <class Element>
 Status loss(const CtcProblem& p, const CtcOutputs& out, Arena scratch, const Execution& execution) {
   using Real = cuda::Sum<Element>;
   const Plan<Real> plan(p, execution);
+  if (PlanLog* const log = PlanLog::current()) {
+    log->begin("ctc_loss", cuda::name_of_device(execution.cuda_device));
+    plan.describe(*log);
+  }
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   Arena kept(out.saved);
   const bool for_gradient = out.saved != nullptr;
@@ -61,6 +65,10 @@ template <class Element>
 Status gradient(const CtcProblem& p, const CtcGradient& g, Workspace workspace, const Execution& execution) {
   using Real = cuda::Sum<Element>;
   const Plan<Real> plan(p, execution);
+  if (PlanLog* const log = PlanLog::current()) {
+    log->begin("ctc_gradient", cuda::name_of_device(execution.cuda_device));
+    plan.describe_sizes(*log);
+  }
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   Arena kept(const_cast<void*>(g.saved)), arena(workspace.data);  // NOLINT: saved is only read
   const Saved<Real> saved = plan.save(kept, true);
@@ -164,6 +172,7 @@ std::size_t loss_workspace_bytes_cuda(const CtcProblem& p, const CtcOutputs& out
 
 Status loss_cuda(const CtcProblem& p, const CtcOutputs& out, Workspace workspace,
                  const Execution& execution) {
+  if (Status s = check_way(execution, kWays, "ctc_loss() on CUDA"); !s.ok()) return s;
   return visit_dtype(p.dtype, [&](auto type) {
     return loss<typename decltype(type)::Type>(p, out, Arena(workspace.data), execution);
   });
@@ -177,6 +186,7 @@ std::size_t gradient_workspace_bytes_cuda(const CtcProblem& p, const CtcGradient
 
 Status gradient_cuda(const CtcProblem& p, const CtcGradient& g, Workspace workspace,
                      const Execution& execution) {
+  if (Status s = check_way(execution, kWays, "ctc_loss() on CUDA"); !s.ok()) return s;
   if (p.frames == 0) return {};
   return visit_dtype(p.dtype, [&](auto type) {
     return gradient<typename decltype(type)::Type>(p, g, workspace, execution);
@@ -191,10 +201,13 @@ std::size_t posteriors_workspace_bytes_cuda(const CtcProblem& p, const CtcPoster
 
 Status posteriors_cuda(const CtcProblem& p, const CtcPosteriors& out, Workspace workspace,
                        const Execution& execution) {
+  if (Status s = check_way(execution, kWays, "ctc_loss() on CUDA"); !s.ok()) return s;
   return visit_dtype(p.dtype, [&](auto type) {
     return posteriors<typename decltype(type)::Type>(p, out, workspace, execution);
   });
 }
+
+const char* way_cuda(int index) { return way_at(kWays, index); }
 
 bool kernel_launches_cuda(int index, KernelLaunches& out) { return kKernels.read(index, out); }
 

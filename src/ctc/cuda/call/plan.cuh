@@ -11,8 +11,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "core/arena.h"
+#include "core/plan_log.h"
+#include "core/ways.h"
 #include "ctc/cuda/call/budget.h"
 #include "ctc/cuda/call/launch.h"
 #include "ctc/cuda/gradient/params.cuh"
@@ -40,6 +43,10 @@ struct Exchange {
   std::size_t bytes = 0;  // of edges and counter
 };
 
+// The ways of the losses' sweep: it reads the logits themselves, or a table of the labels' logits.
+enum class Way { kLogits, kTable };
+inline constexpr const char* kWays[] = {"logits", "table"};
+
 template <class Real>
 class Plan {
  public:
@@ -53,6 +60,9 @@ class Plan {
     strips_ = strips_of(labels_);
     panel_strips_ = std::min(strips_, kPanelStrips);
     panels_ = cuda::div_up(strips_, panel_strips_);
+    const int named = named_way(execution, kWays);
+    is_named_ = named >= 0;
+    way_ = is_named_ ? Way(named) : p.classes / 8 > labels_ ? Way::kTable : Way::kLogits;
   }
 
   [[nodiscard]] int chunk() const { return chunk_; }
@@ -86,22 +96,38 @@ class Plan {
   [[nodiscard]] Saved<Real> save(Arena& arena, bool for_gradient) const {
     const std::size_t rows = static_cast<std::size_t>(p_.batch) * p_.frames;
     Saved<Real> saved;
-    if (!p_.log_probs) saved.sums = arena.take<cuda::RowSum<Real>>(rows);
-    if (p_.star >= 0) saved.stars = arena.take<Real>(rows);
-    if (p_.flat_targets) saved.offsets = arena.take<std::int64_t>(p_.batch + std::size_t{1});
+    if (!p_.log_probs) saved.sums = arena.take<cuda::RowSum<Real>>(rows, "saved: sums of rows");
+    if (p_.star >= 0) saved.stars = arena.take<Real>(rows, "saved: stars");
+    if (p_.flat_targets)
+      saved.offsets = arena.take<std::int64_t>(p_.batch + std::size_t{1}, "saved: offsets of targets");
     if (!for_gradient) return saved;
-    saved.verdicts = arena.take<Verdict>(p_.batch);
+    saved.verdicts = arena.take<Verdict>(p_.batch, "saved: verdicts");
     saved.checkpoints = {nullptr, chunk_, 1, chunks_ - 1, labels_ + 1, 2};
-    saved.checkpoints.data = arena.take<Pair<State<Real>>>(saved.checkpoints.size(p_.batch));
+    saved.checkpoints.data =
+        arena.take<Pair<State<Real>>>(saved.checkpoints.size(p_.batch), "saved: states between chunks");
     return saved;
+  }
+
+  void describe(PlanLog& log) const {
+    const char* why = "labels are fewer than an eighth of the classes: a table is small beside the logits";
+    if (way_ == Way::kLogits) why = "labels are an eighth of the classes or more";
+    log.way(kWays[static_cast<int>(way_)], is_named_ ? "named by Execution::way" : why);
+    describe_sizes(log);
+  }
+  void describe_sizes(PlanLog& log) const {
+    log.line("sizes", std::to_string(p_.batch) + " utterances of " + std::to_string(p_.frames) + " frames, " +
+                          std::to_string(p_.classes) + " classes, " + std::to_string(labels_) + " labels");
+    log.line("sweep", std::to_string(panels_) + " blocks of " + std::to_string(panel_strips_) +
+                          " strips an utterance; " + std::to_string(chunks_) + " chunks of " +
+                          std::to_string(chunk_) + " frames");
   }
 
   // Whether the rows pass copies the logits that the sweep reads to a table: if that is small compared with
   // all logits.
-  [[nodiscard]] bool has_table() const { return p_.classes / 8 > labels_; }
+  [[nodiscard]] bool has_table() const { return way_ == Way::kTable; }
   [[nodiscard]] Real* table(Arena& arena) const {
     const std::size_t rows = static_cast<std::size_t>(p_.batch) * p_.frames;
-    return has_table() ? arena.take<Real>(rows * (labels_ + 1)) : nullptr;
+    return has_table() ? arena.take<Real>(rows * (labels_ + 1), "table of logits") : nullptr;
   }
 
   // The exchange between panels of a sweep over whole utterances.
@@ -122,7 +148,7 @@ class Plan {
     const int segments = chunk_ / kSegment;
     Checkpoints<State<Real>> c{nullptr,     kSegment, first_chunk * segments, round_chunks() * segments + 1,
                                labels_ + 1, 2};
-    c.data = arena.take<Pair<State<Real>>>(c.size(p_.batch));
+    c.data = arena.take<Pair<State<Real>>>(c.size(p_.batch), "states between segments");
     return c;
   }
   // The number of chunks of a round: as many as fit into the budget.
@@ -150,7 +176,8 @@ class Plan {
   }
   [[nodiscard]] Real* occupancies(Arena& arena) const {
     if (occupancies_are_shared()) return nullptr;
-    return arena.take<Real>(static_cast<std::size_t>(p_.batch) * segments_of_round() * occupancies());
+    return arena.take<Real>(static_cast<std::size_t>(p_.batch) * segments_of_round() * occupancies(),
+                            "occupancies");
   }
   // The number of warps of a block: enough for the strips, and for rows of many classes.
   [[nodiscard]] int segment_warps() const {
@@ -167,13 +194,15 @@ class Plan {
     e.edges = edges;
     if (edges.count <= 0) return e;
     const std::size_t before = arena.used();
-    e.ticket = arena.take<int>(1);
-    e.edges.data = arena.take<cuda::Word>(edges.words(p_.batch));
+    e.ticket = arena.take<int>(1, "ticket");
+    e.edges.data = arena.take<cuda::Word>(edges.words(p_.batch), "edges of strips");
     e.bytes = arena.used() - before;
     return e;
   }
 
   const CtcProblem& p_;
+  Way way_;
+  bool is_named_;
   int multiprocessors_;
   int labels_;          // as Batch::labels
   int chunk_, chunks_;  // frames of a chunk, and number of chunks

@@ -28,8 +28,9 @@ struct OccupancyMemory {
 
   OccupancyMemory(const CtcProblem& p, const Plan<Real>& plan, Arena& arena) {
     if (!plan.slots().dense) {
-      first = arena.take<std::int32_t>(static_cast<std::size_t>(p.batch) * plan.labels());
-      table = arena.take<std::int32_t>(static_cast<std::size_t>(p.batch) * p.classes);
+      first = arena.take<std::int32_t>(static_cast<std::size_t>(p.batch) * plan.labels(),
+                                       "first of equal labels");
+      table = arena.take<std::int32_t>(static_cast<std::size_t>(p.batch) * p.classes, "table of classes");
     }
     occupancies = plan.occupancies(arena);
   }

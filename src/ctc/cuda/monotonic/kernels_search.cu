@@ -70,6 +70,9 @@ std::size_t monotonic_workspace_bytes_cuda(const MonotonicAlignmentProblem& p, c
 
 Status monotonic_cuda(const MonotonicAlignmentProblem& p, const MonotonicAlignment& out, Workspace workspace,
                       const Execution& execution) {
+  if (PlanLog* const log = PlanLog::current()) {
+    log->begin("monotonic_alignment", cuda::name_of_device(execution.cuda_device));
+  }
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   return visit_dtype(
       p.dtype, [&](auto type) { return search<typename decltype(type)::Type>(p, out, workspace, stream); });

@@ -1,5 +1,7 @@
 // The LSTM's CUDA path: one element type's or another's.
+#include "core/plan_log.h"
 #include "core/visit_dtype.h"
+#include "cuda/launch/check.h"
 #include "recurrent/cuda/call/path.h"
 #include "recurrent/cuda/cell/kernel_list.cuh"
 
@@ -10,6 +12,13 @@ namespace {
 template <class Use>
 auto with_path(const LstmProblem& p, const Use& use) {
   return visit_dtype(p.dtype, [&](auto type) { return use(CudaPath<typename decltype(type)::Type>{}); });
+}
+
+void add_to_description(const char* call, const LstmProblem& p, const Execution& execution, bool backward) {
+  PlanLog* const log = PlanLog::current();
+  if (!log) return;
+  log->begin(call, cuda::name_of_device(execution.cuda_device));
+  log->line("plan", describe_cuda(p, execution, backward));
 }
 
 }  // namespace
@@ -32,6 +41,7 @@ std::size_t workspace_bytes_cuda(const LstmProblem& p, const LstmOutputs& out, c
 
 Status forward_cuda(const LstmProblem& p, const LstmOutputs& out, Workspace workspace,
                     const Execution& execution) {
+  add_to_description("lstm", p, execution, false);
   return with_path(p, [&](auto path) { return path.forward(p, out, workspace, execution); });
 }
 
@@ -42,6 +52,7 @@ std::size_t backward_workspace_bytes_cuda(const LstmProblem& p, const LstmGradie
 
 Status backward_cuda(const LstmProblem& p, const LstmKept& kept, const LstmIncoming& incoming,
                      const LstmGradients& gradients, Workspace workspace, const Execution& execution) {
+  add_to_description("lstm_backward", p, execution, true);
   return with_path(
       p, [&](auto path) { return path.backward(p, kept, incoming, gradients, workspace, execution); });
 }

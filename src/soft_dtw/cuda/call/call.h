@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "soft_dtw/cuda/call/select.h"
 #include "soft_dtw/cuda/panel/panel.h"
@@ -24,6 +25,7 @@ struct Call {
   bool may_use_matrix_units;  // whether the precision allows costs from products
   bool three_terms;           // a product of float32 is three of TF32, not one
   bool batch_invariant;
+  std::optional<Way> way;  // that the caller has named
 
   // The widened x and y, contiguous.
   [[nodiscard]] StridedTensor widened_x() const { return contiguous(widened.widened_x, problem.n); }
@@ -49,9 +51,17 @@ struct Plan {
   std::size_t workspace;  // bytes of the whole workspace
 
   [[nodiscard]] bool fits() const { return main.fits() && (!has_rerun || rerun.fits()); }
+  // Of the main launch.
+  [[nodiscard]] Way way() const;
 };
 
 Plan plan_for(const Call& call, DeviceTraits device);
+
+// Why a way cannot serve a call; null: it can.
+const char* why_not(Way way, const Call& call, DeviceTraits device);
+
+// Which rule has chosen the plan's way.
+const char* reason_of(const Plan& plan, const Call& call);
 
 // Enqueues the plan's launches on a stream (a cudaStream_t).
 Status launch(const Call& call, const Plan& plan, void* workspace, void* stream);

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/arena.h"
+#include "core/ways.h"
 #include "cuda/launch/check.h"
 #include "soft_dtw/band.h"
 #include "soft_dtw/cuda/call/cuda_call.h"
@@ -38,6 +39,8 @@ Call call_of(const SoftDtwProblem& problem, const SoftDtwTangents* tangents, con
   call.may_use_matrix_units = call.has_matrix_units && execution.precision != Precision::kHighest;
   call.three_terms = execution.precision != Precision::kMedium;
   call.batch_invariant = execution.batch_invariant;
+  // Second derivatives have one way.
+  if (const int way = named_way(execution, kWays); way >= 0 && !tangents) call.way = static_cast<Way>(way);
   return call;
 }
 
@@ -61,11 +64,18 @@ Call alignment_alone(Call call) {
 CudaCall::CudaCall(const SoftDtwProblem& problem, const SoftDtwTangents* tangents, const SoftDtwOutputs& out,
                    const Execution& execution)
     : call_(call_of(problem, tangents, out, execution)),
+      ordinal_(execution.cuda_device),
       stream_(execution.stream),
-      device_status_(cuda::check_device(execution.cuda_device)) {
-  if (!device_status_.ok()) return;
+      status_(cuda::check_device(execution.cuda_device)) {
+  if (status_.ok()) status_ = check_way(execution, kWays, "soft_dtw() on CUDA");
+  if (!status_.ok()) return;
   const DeviceTraits device = cuda::traits_of(execution.cuda_device);
-  const auto add = [&](const Call& call) { plans_[launches_++] = plan_for(call, device); };
+  const auto add = [&](const Call& call) {
+    const int way = call.way ? static_cast<int>(*call.way) : -1;
+    const auto reason = [&](int of) { return why_not(static_cast<Way>(of), call, device); };
+    if (status_.ok()) status_ = check_serves(way, kWays, reason);
+    if (status_.ok()) plans_[launches_++] = plan_for(call, device);
+  };
   if (is_cosine(problem)) {
     const UnitCalls units(call_);
     unit_bytes_ = units.workspace_bytes();
@@ -80,7 +90,7 @@ CudaCall::CudaCall(const SoftDtwProblem& problem, const SoftDtwTangents* tangent
 }
 
 Status CudaCall::check() const {
-  if (!device_status_.ok()) return device_status_;
+  if (!status_.ok()) return status_;
   for (int k = 0; k < launches_; ++k) {
     if (plans_[k].fits()) continue;
     return Status::unsupported("execution",
@@ -104,6 +114,7 @@ std::size_t CudaCall::widened_bytes(bool of_x_alone) const {
 }
 
 Status CudaCall::run(void* workspace) const {
+  if (PlanLog* const log = PlanLog::current()) describe(*log);
   if (!is_half(call_.series_type)) return run(call_, workspace);
   auto* const memory = static_cast<unsigned char*>(workspace);
   Call call = call_;
@@ -141,6 +152,8 @@ Status CudaCall::run(const Call& call, void* workspace) const {
   }
   return launch(call, plans_[0], workspace, stream_);
 }
+
+const char* way_cuda(int index) { return way_at(kWays, index); }
 
 std::size_t workspace_bytes_cuda(const SoftDtwProblem& problem, const SoftDtwTangents* tangents,
                                  const SoftDtwOutputs& out, const Execution& execution) {

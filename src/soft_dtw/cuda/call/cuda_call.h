@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "core/plan_log.h"
 #include "soft_dtw/cuda/call/call.h"
 #include "warpalign/kernel_launches.h"
 
@@ -14,7 +15,8 @@ class CudaCall {
   CudaCall(const SoftDtwProblem& problem, const SoftDtwTangents* tangents, const SoftDtwOutputs& out,
            const Execution& execution);
 
-  // An error unless the device exists, is the calling thread's current one, and has enough shared memory.
+  // An error unless the device exists, is the calling thread's current one, has enough shared memory,
+  // and the way that the execution names can serve the call.
   [[nodiscard]] Status check() const;
   [[nodiscard]] std::size_t workspace_bytes() const;  // 0 if check() fails
   // check() is ok, and `workspace` has workspace_bytes().
@@ -25,9 +27,13 @@ class CudaCall {
   [[nodiscard]] Status run(const Call& call, void* workspace) const;
   [[nodiscard]] std::size_t widened_bytes(bool of_x_alone = false) const;
 
+  // Ways, sizes and memory; running adds the launches.
+  void describe(PlanLog& log) const;
+
   Call call_;
+  int ordinal_;
   void* stream_;
-  Status device_status_;
+  Status status_;
   std::size_t unit_bytes_ = 0;  // bytes at the workspace's start: the cosine's unit steps and their gradients
   int launches_ = 0;
   Plan plans_[2] = {};
@@ -36,6 +42,8 @@ class CudaCall {
 std::size_t workspace_bytes_cuda(const SoftDtwProblem& problem, const SoftDtwTangents* tangents,
                                  const SoftDtwOutputs& out, const Execution& execution);
 
+// See soft_dtw_way().
+const char* way_cuda(int index);
 // See soft_dtw_kernel_launches().
 bool kernel_launches_cuda(int index, KernelLaunches& out);
 

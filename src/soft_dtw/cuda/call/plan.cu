@@ -2,6 +2,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/plan_cache.h"
 #include "soft_dtw/cuda/call/call.h"
 #include "soft_dtw/tuning.h"
 
@@ -42,7 +43,8 @@ Need need_of(const Call& call) {
             p.dim,
             p.cost.data || call.out.alignment,
             call.batch_invariant,
-            false};
+            false,
+            call.way};
   if (exchanges_series(call)) std::swap(need.n, need.m);
   return need;
 }
@@ -85,8 +87,9 @@ bool turns_pay(const Need& need, Options in_panel, int warps, DeviceTraits devic
 PanelPlan panel_for(const Need& need, std::optional<Options> options, bool has_matrix, DeviceTraits device) {
   PanelPlan plan;
   plan.panel = panel_of(need.n, need.m);
-  const bool is_possible =
-      need.arithmetic == Arithmetic::kFloat32 && options && (need.holds_cells || need.dim > kMostFewFeatures);
+  const bool is_possible = need.arithmetic == Arithmetic::kFloat32 && options &&
+                           (need.holds_cells || need.dim > kMostFewFeatures) &&
+                           (!need.way || source_of(*need.way) == CostSource::kPanel);
   const auto panel_bytes = static_cast<std::size_t>(cuda_tuning(device).panel_bytes);
   const std::size_t limit = need.batch_invariant
                                 ? panel_bytes
@@ -109,33 +112,36 @@ PanelPlan panel_for(const Need& need, std::optional<Options> options, bool has_m
   const int pairs = div_up(need.batch, parts);
   if (bytes_of(pairs) > limit || !plan.sweep.fits()) return plan;
   const int warps = warps_at_work(plan, pairs);
-  if (parts == 1 || need.batch_invariant || turns_pay(need, *options, warps, device)) plan.pairs = pairs;
+  if (parts == 1 || need.batch_invariant || need.way || turns_pay(need, *options, warps, device)) {
+    plan.pairs = pairs;
+  }
   return plan;
 }
 
-}  // namespace
+// Everything that a plan follows from.
+struct PlanKey {
+  Need need;
+  std::optional<Options> in_panel;
+  bool has_matrix;
+  bool is_ragged;
+  DeviceTraits device;
 
-bool exchanges_series(const Call& call) {
-  const SoftDtwProblem& p = call.problem;
-  // Hard DTW is not symmetric: its rule for ties prefers the step from above.
-  const bool is_symmetric = !p.cost.data && !call.out.alignment && !p.subsequence && !is_hard(p) &&
-                            p.band.kind != BandKind::kItakura;
-  return is_symmetric && p.n > p.m;
-}
+  friend bool operator==(const PlanKey&, const PlanKey&) = default;
+};
 
-Plan plan_for(const Call& call, DeviceTraits device) {
-  const SoftDtwProblem& p = call.problem;
-  const Need need = need_of(call);
-  const std::size_t bytes_of_numbers = aligned(sizeof(int) * static_cast<std::size_t>(p.batch));
+Plan make_plan(const PlanKey& key) {
+  const Need& need = key.need;
+  const DeviceTraits& device = key.device;
+  const std::size_t bytes_of_numbers = aligned(sizeof(int) * static_cast<std::size_t>(need.batch));
   Plan plan{};
-  const PanelPlan in_panel = panel_for(need, options_in_panel(p, call.out), p.cost.data != nullptr, device);
+  const PanelPlan in_panel = panel_for(need, key.in_panel, key.has_matrix, device);
   plan.panel_pairs = in_panel.pairs;
   plan.panel = in_panel.panel;
   plan.main = in_panel.pairs > 0 ? in_panel.sweep : select(need, device);
   const Layout& l = plan.main.layout;
   // An order is of use only if some pairs wait.
-  const bool takes_turns = !l.tickets && l.grid * l.pairs_per_block < p.batch;
-  if ((p.x_lengths || p.y_lengths) && takes_turns && plan.panel_pairs == 0) plan.order = bytes_of_numbers;
+  const bool takes_turns = !l.tickets && l.grid * l.pairs_per_block < need.batch;
+  if (key.is_ragged && takes_turns && plan.panel_pairs == 0) plan.order = bytes_of_numbers;
   std::size_t scratch = l.scratch;
   if (plan.panel_pairs > 0) {
     const int blocks = gradient_blocks(need.n, need.m, need.dim, need.gradient, need.gradient).per_pair();
@@ -150,6 +156,93 @@ Plan plan_for(const Call& call, DeviceTraits device) {
   }
   plan.workspace = plan.flags + plan.order + scratch;
   return plan;
+}
+
+}  // namespace
+
+bool exchanges_series(const Call& call) {
+  const SoftDtwProblem& p = call.problem;
+  // Hard DTW is not symmetric: its rule for ties prefers the step from above.
+  const bool is_symmetric = !p.cost.data && !call.out.alignment && !p.subsequence && !is_hard(p) &&
+                            p.band.kind != BandKind::kItakura;
+  return is_symmetric && p.n > p.m;
+}
+
+Way Plan::way() const {
+  const bool both_ends = main.layout.meets;
+  if (panel_pairs > 0) return both_ends ? Way::kPanelBothEnds : Way::kPanel;
+  if (main.kernel && main.kernel->key.source == CostSource::kFewFeatures) {
+    return both_ends ? Way::kFewFeaturesBothEnds : Way::kFewFeatures;
+  }
+  return both_ends ? Way::kTilesBothEnds : Way::kTiles;
+}
+
+const char* why_not(Way way, const Call& call, DeviceTraits device) {
+  const SoftDtwProblem& p = call.problem;
+  const Need need = need_of(call);
+  const CostSource source = source_of(way);
+  const bool few_features = !need.holds_cells && need.dim <= kMostFewFeatures;
+  if (source != CostSource::kTiles || from_both_ends(way)) {
+    if (need.arithmetic != Arithmetic::kFloat32) {
+      return "float64, hard DTW and second derivatives are computed in tiles, from one end";
+    }
+  }
+  if (source == CostSource::kFewFeatures && !few_features) {
+    return "it takes series of at most 4 features, and makes no alignment";
+  }
+  if (source == CostSource::kPanel) {
+    if (few_features) return "series of at most 4 features need no panel";
+    if (!options_in_panel(p, call.out)) {
+      return "a panel has no Euclidean distance, subsequence or gradient by gamma";
+    }
+  }
+  if (from_both_ends(way)) {
+    if (need.batch_invariant) return "sums from both ends depend on the batch, and batch_invariant is set";
+    if (need.n < kShortestMeeting) return "sweeps from both ends take 64 rows or more";
+    if (need.options != Options::kNone) return "sweeps from both ends take squared distances and no options";
+    if (source == CostSource::kTiles && (need.holds_cells || need.dim > kMostMeetingFeatures)) {
+      return "tiles are swept from both ends for at most 64 features, without an alignment";
+    }
+  }
+  Call forced = call;
+  forced.way = way;
+  const Plan plan = plan_for(forced, device);
+  if (plan.way() == way) return nullptr;
+  if (source == CostSource::kPanel && plan.panel_pairs == 0) {
+    return "the panel of one pair takes more memory than a workspace may have";
+  }
+  return "the device does not hold all strips of both sweeps at the same time";
+}
+
+const char* reason_of(const Plan& plan, const Call& call) {
+  if (call.way) return "named by Execution::way";
+  const Need need = need_of(call);
+  const bool both_ends = plan.main.layout.meets;
+  if (plan.panel_pairs > 0 && plan.panel_pairs < need.batch) {
+    return both_ends ? "pairs take turns in a panel, which fill the device; strips of both ends find room"
+                     : "pairs take turns in a panel, which fill the device";
+  }
+  if (plan.panel_pairs > 0) {
+    return both_ends ? "a panel holds all pairs; strips of both ends find room" : "a panel holds all pairs";
+  }
+  if (plan.way() == Way::kFewFeatures) return "at most 4 features stay in registers";
+  if (plan.way() == Way::kFewFeaturesBothEnds) {
+    return "at most 4 features stay in registers; strips of both ends find room";
+  }
+  if (need.arithmetic != Arithmetic::kFloat32) return "float64, hard DTW and second derivatives have one way";
+  if (!options_in_panel(call.problem, call.out)) {
+    return "a panel has no Euclidean distance, subsequence or gradient by gamma";
+  }
+  return both_ends ? "tiles are faster than turns in a panel; strips of both ends find room"
+                   : "tiles are faster than turns in a panel, or a pair's panel is too large";
+}
+
+Plan plan_for(const Call& call, DeviceTraits device) {
+  const SoftDtwProblem& p = call.problem;
+  const PlanKey key{need_of(call), options_in_panel(p, call.out), p.cost.data != nullptr,
+                    p.x_lengths || p.y_lengths, device};
+  thread_local PlanCache<PlanKey, Plan> plans;
+  return plans.find(key, [&] { return make_plan(key); });
 }
 
 }  // namespace warpalign::detail::soft_dtw

@@ -8,8 +8,8 @@ namespace {
 // kMostMeetingFeatures features, a warp that makes gradients has several blocks of features, and sums grad_y
 // in the caller's memory.
 bool may_meet(const Need& need) {
-  return !need.batch_invariant && !need.holds_cells && need.dim <= kMostMeetingFeatures &&
-         need.n >= kShortestMeeting;
+  return need.may_sweep_from_both_ends() && !need.batch_invariant && !need.holds_cells &&
+         need.dim <= kMostMeetingFeatures && need.n >= kShortestMeeting;
 }
 bool has_room_for_both_ends(const Need& need, int columns_per_lane, int strips_of_multiprocessor,
                             DeviceTraits device) {
@@ -75,7 +75,8 @@ KernelKey few_features_key(const Need& need, DeviceTraits device) {
 KernelKey panel_key(const Need& need, DeviceTraits device) {
   const KernelKey key{
       Arithmetic::kFloat32, CostSource::kPanel, need.options, sweeps_of(need), CrewKind::kNone, false, 2, 0};
-  if (need.options != Options::kNone || need.batch_invariant || need.n < kShortestMeeting ||
+  if (!need.may_sweep_from_both_ends() || need.options != Options::kNone || need.batch_invariant ||
+      need.n < kShortestMeeting ||
       !has_room_for_both_ends(need, 2, cuda_tuning(device).meeting_strips, device)) {
     return key;
   }
@@ -114,7 +115,8 @@ KernelKey key_for(const Need& need, DeviceTraits device) {
     return {need.arithmetic, CostSource::kTiles, Options::kAll, sweeps, CrewKind::kFrugal, false, 1, 0};
   }
   if (need.in_panel) return panel_key(need, device);
-  const bool in_tiles = need.holds_cells || need.dim > kMostFewFeatures;
+  const bool in_tiles =
+      need.way ? source_of(*need.way) == CostSource::kTiles : need.holds_cells || need.dim > kMostFewFeatures;
   return in_tiles ? tiles_key(need, device) : few_features_key(need, device);
 }
 

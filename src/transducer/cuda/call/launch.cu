@@ -19,9 +19,12 @@ template <class Storage>
 Status forward(const TransducerProblem& p, const TransducerOutputs& out, Workspace workspace,
                const Execution& execution) {
   using Real = cuda::Sum<Storage>;
-  const Plan<Real> plan(p, execution);
-  if (!plan.fits())
-    return Status::unsupported("durations", "too little shared memory for arcs of so many frames");
+  const Plan<Real> plan(p, execution, named_way(execution, kLatticeWays));
+  if (!plan.status().ok()) return plan.status();
+  if (PlanLog* const log = PlanLog::current()) {
+    log->begin("transducer", cuda::name_of_device(execution.cuda_device));
+    plan.describe(*log);
+  }
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   const bool for_gradient = out.saved != nullptr;
   Arena scratch(workspace.data);
@@ -38,6 +41,9 @@ template <class Storage>
 Status gradient(const TransducerProblem& p, const TransducerGradient& g, const Execution& execution) {
   using Real = cuda::Sum<Storage>;
   const Plan<Real> plan(p, execution);
+  if (PlanLog* const log = PlanLog::current()) {
+    log->begin("transducer_gradient", cuda::name_of_device(execution.cuda_device));
+  }
   Arena kept(const_cast<void*>(g.saved));  // NOLINT: only read
   const Saved<Real> saved = plan.save(kept, true);
   GradientParams<Storage> params{};
@@ -74,8 +80,9 @@ std::size_t saved_bytes_cuda(const TransducerProblem& p, const Execution& execut
 std::size_t workspace_bytes_cuda(const TransducerProblem& p, const TransducerOutputs& out,
                                  const Execution& execution) {
   const bool for_gradient = out.saved != nullptr;
-  return p.dtype == DType::kFloat64 ? Plan<double>(p, execution).workspace_bytes(for_gradient)
-                                    : Plan<float>(p, execution).workspace_bytes(for_gradient);
+  const int way = named_way(execution, kLatticeWays);
+  return p.dtype == DType::kFloat64 ? Plan<double>(p, execution, way).workspace_bytes(for_gradient)
+                                    : Plan<float>(p, execution, way).workspace_bytes(for_gradient);
 }
 
 std::size_t gradient_workspace_bytes_cuda(const TransducerProblem&, const TransducerGradient&,
@@ -83,8 +90,11 @@ std::size_t gradient_workspace_bytes_cuda(const TransducerProblem&, const Transd
   return 0;
 }
 
+const char* way_cuda(int index) { return way_at(kLatticeWays, index); }
+
 Status forward_cuda(const TransducerProblem& p, const TransducerOutputs& out, Workspace workspace,
                     const Execution& execution) {
+  if (Status s = check_way(execution, kLatticeWays, "transducer() on CUDA"); !s.ok()) return s;
   switch (p.dtype) {
     case DType::kFloat64:
       return forward<double>(p, out, workspace, execution);
@@ -99,6 +109,7 @@ Status forward_cuda(const TransducerProblem& p, const TransducerOutputs& out, Wo
 
 Status gradient_cuda(const TransducerProblem& p, const TransducerGradient& g, Workspace,
                      const Execution& execution) {
+  if (Status s = check_way(execution, kLatticeWays, "transducer() on CUDA"); !s.ok()) return s;
   switch (p.dtype) {
     case DType::kFloat64:
       return gradient<double>(p, g, execution);

@@ -25,11 +25,17 @@ struct LatticeKernel {
   Status (*launch)(const void* params, int blocks, int shared_bytes, cudaStream_t stream);
 };
 
-// The kernel with the fewest arcs that suffices; Real is float or double.
+// The ways of the lattice pass: its kernels, and the last one with slots from global memory.
+enum class LatticeWay { kPlain, kFiveArcs, kTenArcs, kAnyArcs, kAnyArcsUnstaged };
+inline constexpr const char* kLatticeWays[] = {"plain", "five_arcs", "ten_arcs", "any_arcs",
+                                               "any_arcs_unstaged"};
+// The one of the fewest arcs that suffices.
+LatticeWay lattice_way_for(const Batch& batch);
+// Whether the way's kernel has the batch's arcs.
+bool has_arcs(LatticeWay way, const Batch& batch);
+
+// Real is float or double.
 template <class Real>
-const LatticeKernel& lattice_kernel_for(const Batch& batch);
-// The kernel for any number of arcs, which alone works without staged slots.
-template <class Real>
-const LatticeKernel& any_arcs_kernel();
+const LatticeKernel& lattice_kernel(LatticeWay way);
 
 }  // namespace warpalign::detail::transducer

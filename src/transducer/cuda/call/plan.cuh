@@ -6,8 +6,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "core/arena.h"
+#include "core/plan_log.h"
+#include "core/ways.h"
 #include "cuda/launch/check.h"
 #include "cuda/launch/device.h"
 #include "cuda/launch/launch.cuh"
@@ -31,7 +34,9 @@ struct Saved {
 template <class Real>
 class Plan {
  public:
-  Plan(const TransducerProblem& problem, const Execution& execution) : p_(problem) {
+  // way: an index of kLatticeWays that the caller has named; -1: the plan chooses.
+  Plan(const TransducerProblem& problem, const Execution& execution, int way = -1)
+      : p_(problem), is_named_(way >= 0) {
     const TransducerLattice& l = p_.lattice;
     batch_.lattice = l;
     batch_.arcs = arc_table(l);
@@ -44,37 +49,35 @@ class Plan {
     batch_.rows = p_.packed ? p_.packed_rows : utterances * l.frames * l.states;
     if (!p_.packed && l.frames > 0)
       batch_.slots_of_utterance = SlotLayout{l.frames, l.states, batch_.slots}.count();
-    const int device = execution.cuda_device;
-    multiprocessors_ = std::max(1, cuda::attribute(cudaDevAttrMultiProcessorCount, device));
-    const int shared =
-        cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - cuda::kStaticSharedBytes;
-    // Fewer strips rather than slots from global memory.
-    const struct {
-      const LatticeKernel& kernel;
-      bool staged;
-    } ways[] = {{lattice_kernel_for<Real>(batch_), true},
-                {any_arcs_kernel<Real>(), true},
-                {any_arcs_kernel<Real>(), false}};
-    int strips = 0;
-    for (const auto& way : ways) {
-      lattice_ = &way.kernel;
-      shape_ = {history(), batch_.slots, way.staged};
-      strips = std::min(kPanelStrips, strips_of(l.states));
-      while (strips > 1 && lattice_->shared_bytes(strips, shape_) > shared) --strips;
-      fits_ = lattice_->shared_bytes(strips, shape_) <= shared;
-      if (fits_) break;
-    }
+    const cuda::DeviceTraits device = cuda::traits_of(execution.cuda_device);
+    multiprocessors_ = std::max(1, device.multiprocessors);
+    const int strips = choose(way, device.shared_bytes_per_block);
     batch_.panel_strips = strips;
     batch_.panels = 1;
     batch_.panels = batch_.panels_of(l.states);
   }
 
-  [[nodiscard]] bool fits() const { return fits_; }
+  // ok, or why no way, or not the way that the caller has named, can serve the problem.
+  [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] const Batch& batch() const { return batch_; }
   [[nodiscard]] const LatticeKernel& lattice() const { return *lattice_; }
   [[nodiscard]] int history() const { return batch_.arcs.longest + 2; }
   [[nodiscard]] const SweepShape& shape() const { return shape_; }
   [[nodiscard]] bool has_places() const { return p_.packed || batch_.lattice.flat_targets; }
+
+  // The lattice pass: its way, and sizes.
+  void describe(PlanLog& log) const {
+    const TransducerLattice& l = batch_.lattice;
+    const char* why = "the kernel of the fewest arcs that suffices";
+    if (way_ != lattice_way_for(batch_)) why = "kernels of fewer arcs need more shared memory";
+    log.way(kLatticeWays[static_cast<int>(way_)], is_named_ ? "named by Execution::way" : why);
+    log.line("sizes", std::to_string(l.batch) + " utterances of " + std::to_string(l.frames) + " frames x " +
+                          std::to_string(l.states) + " states, " + std::to_string(batch_.rows) + " rows of " +
+                          std::to_string(p_.labels) + " labels, " + std::to_string(batch_.slots) +
+                          " arcs a node");
+    log.line("lattice", std::to_string(batch_.panels) + " blocks of " + std::to_string(batch_.panel_strips) +
+                            " strips an utterance");
+  }
 
   [[nodiscard]] std::int64_t slot_count() const {
     const TransducerLattice& l = batch_.lattice;
@@ -86,10 +89,12 @@ class Plan {
   [[nodiscard]] Saved<Real> save(Arena& arena, bool for_gradient) const {
     const TransducerLattice& l = batch_.lattice;
     Saved<Real> saved;
-    if (for_gradient && !p_.log_probs) saved.sums = arena.take<RowSum<Real>>(batch_.rows);
-    saved.slots = arena.take<Real>(slot_count());
-    if (for_gradient) saved.outcome = arena.take<std::int32_t>(l.batch);
-    if (has_places()) saved.places = arena.take<Place>(l.batch + std::size_t{1});
+    if (for_gradient && !p_.log_probs)
+      saved.sums = arena.take<RowSum<Real>>(batch_.rows, "saved: sums of rows");
+    saved.slots = arena.take<Real>(slot_count(), "saved: arcs");
+    if (for_gradient) saved.outcome = arena.take<std::int32_t>(l.batch, "saved: outcomes");
+    if (has_places())
+      saved.places = arena.take<Place>(l.batch + std::size_t{1}, "saved: places of utterances");
     return saved;
   }
 
@@ -109,10 +114,10 @@ class Plan {
     const std::int64_t padded = utterances * (batch_.panels - 1) * batch_.lattice.frames;
     // A packed utterance of P panels has more than (P - 1) panel_strips kStrip states.
     const std::int64_t frames = p_.packed ? batch_.rows / (batch_.panel_strips * kStrip) : padded;
-    e.ticket = arena.take<int>(kHeaderBytes / sizeof(int));
-    e.records = arena.take<Record<Real>>(utterances);
-    e.borders = arena.take<cuda::Word>(2 * frames);
-    if (for_gradient) e.reverse_borders = arena.take<cuda::Word>(frames);
+    e.ticket = arena.take<int>(kHeaderBytes / sizeof(int), "ticket");
+    e.records = arena.take<Record<Real>>(utterances, "records of utterances");
+    e.borders = arena.take<cuda::Word>(2 * frames, "borders of panels");
+    if (for_gradient) e.reverse_borders = arena.take<cuda::Word>(frames, "borders of panels, backward");
     e.begin = e.ticket;
     e.bytes = arena.used();
     return e;
@@ -160,12 +165,42 @@ class Plan {
   }
 
  private:
+  // Tries a way with as many strips as fit into the shared memory; 0: not even one does.
+  int strips_that_fit(LatticeWay way, int shared) {
+    way_ = way;
+    lattice_ = &lattice_kernel<Real>(way);
+    shape_ = {history(), batch_.slots, way != LatticeWay::kAnyArcsUnstaged};
+    int strips = std::min(kPanelStrips, strips_of(batch_.lattice.states));
+    while (strips > 0 && lattice_->shared_bytes(strips, shape_) > shared) --strips;
+    return strips;
+  }
+  // Takes a way, and returns the strips of a block. Fewer strips rather than slots from global memory.
+  int choose(int named, int shared) {
+    const auto why_not = [&](int way) -> const char* {
+      if (!has_arcs(LatticeWay(way), batch_)) return "its kernel has other arcs than the problem";
+      return strips_that_fit(LatticeWay(way), shared) > 0 ? nullptr : kTooLittleMemory;
+    };
+    status_ = check_serves(named, kLatticeWays, why_not);
+    const LatticeWay first = named >= 0 ? LatticeWay(named) : lattice_way_for(batch_);
+    for (const LatticeWay way : {first, LatticeWay::kAnyArcs, LatticeWay::kAnyArcsUnstaged}) {
+      if (!has_arcs(way, batch_)) continue;
+      if (const int strips = strips_that_fit(way, shared); strips > 0) return strips;
+      if (named >= 0) return 1;
+    }
+    if (status_.ok()) status_ = Status::unsupported("durations", kTooLittleMemory);
+    return 1;
+  }
+
+  static constexpr const char* kTooLittleMemory = "too little shared memory for arcs of so many frames";
+
   const TransducerProblem& p_;
+  const bool is_named_;
   Batch batch_{};
-  const LatticeKernel* lattice_;
+  LatticeWay way_ = LatticeWay::kPlain;
+  const LatticeKernel* lattice_ = nullptr;
   SweepShape shape_{};
   int multiprocessors_;
-  bool fits_ = false;
+  Status status_;
 };
 
 inline void copy_strides(std::int64_t (&to)[3], const std::int64_t* from) { std::copy(from, from + 3, to); }

@@ -1,6 +1,8 @@
 // The joint's CUDA path: which way to multiply, and what no way can do.
 #include <cstdint>
 
+#include "core/plan_log.h"
+#include "core/ways.h"
 #include "cuda/launch/check.h"
 #include "transducer/cuda/call/kernels.cuh"
 #include "transducer/cuda/call/plan.cuh"
@@ -22,21 +24,64 @@ const cuda::Kernel kRound{kKernels, "joint round", cuda::type_name<Storage>(), j
 
 bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
-// visitor(JointBlocks<Shape>{}), or visitor(JointWarpgroups<Half>{}). Warpgroups' tiles are 256 labels
-// wide.
+// Warpgroups' tiles are 256 labels wide: few labels are multiplied by blocks.
+constexpr std::int32_t kFewLabels = 16;
+
+// Why a way cannot serve a problem; null: it can.
+const char* why_not(JointWay way, const TransducerJointProblem& p, const Execution& execution) {
+  const cuda::DeviceTraits device = cuda::traits_of(execution.cuda_device);
+  if (way == JointWay::kWarpgroups) {
+    if (!is_half(p.dtype)) return "warpgroups multiply half types";
+    return device.has_warpgroups ? nullptr : "the device, or this build, has no products by warpgroups";
+  }
+  if (way == JointWay::kTf32) {
+    if (p.dtype != DType::kFloat32) return "TF32 takes the place of float32 alone";
+    if (execution.precision == Precision::kHighest) return "precision is kHighest, which TF32 is not";
+    return device.has_matrix_units ? nullptr : "the device has no matrix units for TF32";
+  }
+  return nullptr;
+}
+
+JointWay way_for(const TransducerJointProblem& p, const Execution& execution) {
+  if (const int way = named_way(execution, kJointWays); way >= 0) return JointWay(way);
+  const bool by_warpgroups = p.labels > kFewLabels && !why_not(JointWay::kWarpgroups, p, execution);
+  if (by_warpgroups) return JointWay::kWarpgroups;
+  return why_not(JointWay::kTf32, p, execution) ? JointWay::kBlocks : JointWay::kTf32;
+}
+
+Status check_joint_way(const TransducerJointProblem& p, const Execution& execution) {
+  if (Status s = check_way(execution, kJointWays, "transducer_joint() on CUDA"); !s.ok()) return s;
+  return check_serves(named_way(execution, kJointWays), kJointWays,
+                      [&](int way) { return why_not(JointWay(way), p, execution); });
+}
+
+const char* reason_of(JointWay way, const TransducerJointProblem& p, const Execution& execution) {
+  if (names_way(execution)) return "named by Execution::way";
+  if (way == JointWay::kWarpgroups) return "half types and more than 16 labels, on a device with wgmma";
+  if (way == JointWay::kTf32) return "the precision allows TF32";
+  if (is_half(p.dtype)) return "16 labels or fewer, or no products by warpgroups";
+  return "float32 at kHighest, or float64";
+}
+
+void describe(const char* call, const TransducerJointProblem& p, const Execution& execution) {
+  PlanLog* const log = PlanLog::current();
+  if (!log) return;
+  const JointWay way = way_for(p, execution);
+  log->begin(call, cuda::name_of_device(execution.cuda_device));
+  log->way(kJointWays[static_cast<int>(way)], reason_of(way, p, execution));
+}
+
+// visitor(JointBlocks<Shape>{}), or visitor(JointWarpgroups<Half>{}).
 template <class Visitor>
 decltype(auto) visit_way(const TransducerJointProblem& p, const Execution& execution, Visitor&& visitor) {
-  const cuda::DeviceTraits device = cuda::traits_of(execution.cuda_device);
+  const JointWay way = way_for(p, execution);
 #if WARPALIGN_HAS_WARPGROUPS
-  constexpr std::int32_t kFewLabels = 16;
-  if (is_half(p.dtype) && p.labels > kFewLabels && device.has_warpgroups) {
+  if (way == JointWay::kWarpgroups) {
     if (p.dtype == DType::kFloat16) return visitor(JointWarpgroups<cuda::Float16>{});
     return visitor(JointWarpgroups<cuda::BFloat16>{});
   }
 #endif
-  if (p.dtype == DType::kFloat32 && execution.precision != Precision::kHighest && device.has_matrix_units) {
-    return visitor(JointBlocks<Tf32Shape>{});
-  }
+  if (way == JointWay::kTf32) return visitor(JointBlocks<Tf32Shape>{});
   switch (p.dtype) {
     case DType::kFloat64:
       return visitor(JointBlocks<ProductShape<double>>{});
@@ -57,7 +102,7 @@ Status check_limits(const TransducerJointProblem& p, const Execution& execution)
   if (is_half(p.dtype) && !cuda::traits_of(execution.cuda_device).has_matrix_units) {
     return Status::unsupported("dtype", "half types on a GPU below compute capability 8.0");
   }
-  return {};
+  return check_joint_way(p, execution);
 }
 
 }  // namespace
@@ -93,6 +138,8 @@ template Status launch_joint_round<cuda::Float16>(const float*, int, std::int64_
 template Status launch_joint_round<cuda::BFloat16>(const float*, int, std::int64_t, std::int64_t,
                                                    std::int64_t, int, void*, void*, int, cudaStream_t);
 
+const char* joint_way_cuda(int index) { return way_at(kJointWays, index); }
+
 std::size_t joint_saved_bytes_cuda(const TransducerJointProblem& p, const Execution& execution) {
   return saved_bytes_cuda(joint_logits_of(p), execution);
 }
@@ -105,6 +152,7 @@ std::size_t joint_workspace_bytes_cuda(const TransducerJointProblem& p, const Tr
 Status joint_forward_cuda(const TransducerJointProblem& p, const TransducerOutputs& out, Workspace workspace,
                           const Execution& execution) {
   if (Status s = check_limits(p, execution); !s.ok()) return s;
+  describe("transducer_joint", p, execution);
   return visit_way(p, execution, [&](auto way) { return way.forward(p, out, workspace, execution); });
 }
 
@@ -117,6 +165,7 @@ std::size_t joint_gradient_workspace_bytes_cuda(const TransducerJointProblem& p,
 Status joint_gradient_cuda(const TransducerJointProblem& p, const TransducerJointGradient& g,
                            Workspace workspace, const Execution& execution) {
   if (Status s = check_limits(p, execution); !s.ok()) return s;
+  describe("transducer_joint_gradient", p, execution);
   return visit_way(p, execution, [&](auto way) { return way.gradient(p, g, workspace, execution); });
 }
 

@@ -66,7 +66,7 @@ class JointPlan {
       : p_(problem),
         logits_(joint_logits_of(problem)),
         plan_(logits_, execution),
-        multiprocessors_(std::max(1, cuda::attribute(cudaDevAttrMultiProcessorCount, execution.cuda_device))),
+        multiprocessors_(std::max(1, cuda::traits_of(execution.cuda_device).multiprocessors)),
         columns_(p_.labels + (p_.lattice.tdt ? p_.lattice.durations : 0)),
         h_stride_(rounded_up(p_.hidden + std::int64_t{1}, 8)),
         x_stride_(rounded_up(columns_, 8)) {}
@@ -187,10 +187,10 @@ struct JointMemory {
   JointMemory(const JointPlan<Shape>& plan, bool for_gradient, Arena& arena) {
     exchange = plan.plan().exchange(arena, for_gradient);
     if (!for_gradient) saved = plan.plan().save(arena, false);
-    weight = arena.take<Storage>(plan.packed());
+    weight = arena.take<Storage>(plan.packed(), "packed weights");
     chunk = plan.chunk(false, arena.used());
-    h = arena.take<Storage>(chunk * plan.h_stride());
-    x = arena.take<Storage>(chunk * plan.x_stride());
+    h = arena.take<Storage>(chunk * plan.h_stride(), "hidden rows of a chunk");
+    x = arena.take<Storage>(chunk * plan.x_stride(), "logits of a chunk");
   }
 };
 
@@ -201,8 +201,8 @@ Status joint_forward(const TransducerJointProblem& p, const TransducerOutputs& o
   using Real = cuda::Sum<Storage>;
   const JointPlan<Shape> joint(p, execution);
   const Plan<Real>& plan = joint.plan();
-  if (!plan.fits())
-    return Status::unsupported("durations", "too little shared memory for arcs of so many frames");
+  if (!plan.status().ok()) return plan.status();
+  if (PlanLog* const log = PlanLog::current()) plan.describe(*log);
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   const bool for_gradient = out.saved != nullptr;
   Arena scratch(workspace.data);
@@ -265,15 +265,18 @@ struct JointGradientMemory {
     const std::int64_t batch = p.lattice.batch;
     live = LiveList(arena, plan.all());
     const std::size_t listed = arena.used();
-    weight = arena.take<Storage>(plan.packed());
+    weight = arena.take<Storage>(plan.packed(), "packed weights");
     constexpr bool kRounds = !std::is_same_v<Storage, Real>;
-    if (kRounds && g.encoder) frames = arena.take<Real>(batch * p.lattice.frames * p.hidden);
-    if (kRounds && g.predictor) states = arena.take<Real>(batch * p.lattice.states * p.hidden);
-    if (g.weight || g.bias) weight_sums = arena.take<Real>(plan.kWeightParts * plan.packed());
+    if (kRounds && g.encoder)
+      frames = arena.take<Real>(batch * p.lattice.frames * p.hidden, "gradient of the encoder");
+    if (kRounds && g.predictor)
+      states = arena.take<Real>(batch * p.lattice.states * p.hidden, "gradient of the predictor");
+    if (g.weight || g.bias)
+      weight_sums = arena.take<Real>(plan.kWeightParts * plan.packed(), "sums of gradients by weights");
     chunk = plan.chunk(true, arena.used() - listed);
-    h = arena.take<Storage>(chunk * plan.h_stride());
-    x = arena.take<Storage>(chunk * plan.x_stride());
-    if (g.encoder || g.predictor) dh = arena.take<Real>(chunk * plan.h_stride());
+    h = arena.take<Storage>(chunk * plan.h_stride(), "hidden rows of a chunk");
+    x = arena.take<Storage>(chunk * plan.x_stride(), "logits of a chunk");
+    if (g.encoder || g.predictor) dh = arena.take<Real>(chunk * plan.h_stride(), "gradients of hidden rows");
   }
 };
 

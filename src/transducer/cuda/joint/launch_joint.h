@@ -13,6 +13,10 @@ namespace warpalign::detail::transducer {
 
 constexpr std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
+// The ways to multiply.
+enum class JointWay { kBlocks, kTf32, kWarpgroups };
+inline constexpr const char* kJointWays[] = {"blocks", "tf32", "warpgroups"};
+
 // Logits that are not in memory: what sizes and settings follow from.
 inline TransducerProblem joint_logits_of(const TransducerJointProblem& p) {
   TransducerProblem logits;
@@ -31,10 +35,11 @@ struct LiveList {
 
   LiveList() = default;
   LiveList(Arena& arena, std::int64_t rows) {
-    count = arena.take<std::int32_t>(1);
-    counts = arena.take<std::int32_t>(static_cast<std::size_t>((rows + kLiveRows - 1) / kLiveRows));
-    list = arena.take<std::int32_t>(static_cast<std::size_t>(rows));
-    places = arena.take<LiveWord>(static_cast<std::size_t>((rows + 31) / 32));
+    count = arena.take<std::int32_t>(1, "live nodes: count");
+    counts = arena.take<std::int32_t>(static_cast<std::size_t>((rows + kLiveRows - 1) / kLiveRows),
+                                      "live nodes: counts of blocks");
+    list = arena.take<std::int32_t>(static_cast<std::size_t>(rows), "live nodes: list");
+    places = arena.take<LiveWord>(static_cast<std::size_t>((rows + 31) / 32), "live nodes: places");
   }
 };
 template <class Real>

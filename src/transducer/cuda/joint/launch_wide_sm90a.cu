@@ -72,11 +72,11 @@ struct WideMemory {
     packed = plan.take_packed(arena, false);
     chunk = plan.chunk(false, arena.used());
     const auto rows = static_cast<std::size_t>(chunk);
-    h = arena.take<Half>(rows * plan.h_panels() * 8);
-    label = arena.take<std::int32_t>(rows);
+    h = arena.take<Half>(rows * plan.h_panels() * 8, "hidden rows of a chunk");
+    label = arena.take<std::int32_t>(rows, "labels of a chunk");
     parts.tiles = plan.label_tiles();
-    parts.part = arena.take<RowSum<float>>(rows * parts.tiles);
-    parts.picked = arena.take<float>(rows * plan.columns().picked());
+    parts.part = arena.take<RowSum<float>>(rows * parts.tiles, "sums of tiles");
+    parts.picked = arena.take<float>(rows * plan.columns().picked(), "logits of arcs");
   }
 };
 
@@ -85,9 +85,8 @@ Status wide_forward(const TransducerJointProblem& p, const TransducerOutputs& ou
                     const Execution& execution) {
   const WidePlan<Half> wide(p, execution);
   const Plan<float>& plan = wide.plan();
-  if (!plan.fits()) {
-    return Status::unsupported("durations", "too little shared memory for arcs of so many frames");
-  }
+  if (!plan.status().ok()) return plan.status();
+  if (PlanLog* const log = PlanLog::current()) plan.describe(*log);
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   const bool for_gradient = out.saved != nullptr;
   Arena scratch(workspace.data);
@@ -159,21 +158,24 @@ struct WideGradientMemory {
     const std::size_t listed = arena.used();
     packed = plan.take_packed(arena, true);
     for (float*& part : parts)
-      part = arena.take<float>(WideSums<Half>::kParts * plan.h_panels() * std::size_t{8});
+      part = arena.take<float>(WideSums<Half>::kParts * plan.h_panels() * std::size_t{8}, "sums of a frame");
     if (gradient.predictor) {
       states = arena.take<float>(
-          static_cast<std::size_t>(std::int64_t{p.lattice.batch} * p.lattice.states * p.hidden));
+          static_cast<std::size_t>(std::int64_t{p.lattice.batch} * p.lattice.states * p.hidden),
+          "gradient of the predictor");
       for (float*& one : segments) {
-        one = arena.take<float>(static_cast<std::size_t>(p.lattice.states) * plan.h_panels() * 8);
+        one = arena.take<float>(static_cast<std::size_t>(p.lattice.states) * plan.h_panels() * 8,
+                                "sums of states");
       }
     }
-    if (gradient.weight || gradient.bias) weight_sums = arena.take<float>(plan.split() * plan.sums());
+    if (gradient.weight || gradient.bias)
+      weight_sums = arena.take<float>(plan.split() * plan.sums(), "sums of gradients by weights");
     chunk = plan.chunk(true, arena.used() - listed);
     const auto rows = static_cast<std::size_t>(chunk);
-    h = arena.take<Half>(rows * plan.h_panels() * 8);
-    g = arena.take<Half>(rows * plan.g_panels() * 8);
-    node = arena.take<WideNode>(rows);
-    posterior = arena.take<float>(rows * plan.columns().picked());
+    h = arena.take<Half>(rows * plan.h_panels() * 8, "hidden rows of a chunk");
+    g = arena.take<Half>(rows * plan.g_panels() * 8, "gradients of a chunk's logits");
+    node = arena.take<WideNode>(rows, "nodes of a chunk");
+    posterior = arena.take<float>(rows * plan.columns().picked(), "posteriors of arcs");
   }
 };
 

@@ -44,7 +44,7 @@ class WidePlan {
       : p_(problem),
         logits_(joint_logits_of(problem)),
         plan_(logits_, execution),
-        multiprocessors_(std::max(1, cuda::attribute(cudaDevAttrMultiProcessorCount, execution.cuda_device))),
+        multiprocessors_(std::max(1, cuda::traits_of(execution.cuda_device).multiprocessors)),
         columns_(columns_of(problem)) {}
   WidePlan(const WidePlan&) = delete;
   WidePlan& operator=(const WidePlan&) = delete;
@@ -128,10 +128,10 @@ class WidePlan {
     WidePacked<Half> packed{};
     const auto elements = static_cast<std::size_t>(weight_rows() * depth());
     packed.rows = static_cast<std::int32_t>(weight_rows());
-    packed.weight = {arena.take<Half>(elements), depth() / 8};
-    if (with_back) packed.back = {arena.take<Half>(elements), depth() / 8};
-    packed.bias = arena.take<float>(static_cast<std::size_t>(weight_rows()));
-    packed.duration_bias = arena.take<float>(kDurationColumns);
+    packed.weight = {arena.take<Half>(elements, "packed weights"), depth() / 8};
+    if (with_back) packed.back = {arena.take<Half>(elements, "packed weights, transposed"), depth() / 8};
+    packed.bias = arena.take<float>(static_cast<std::size_t>(weight_rows()), "bias");
+    packed.duration_bias = arena.take<float>(kDurationColumns, "bias of durations");
     return packed;
   }
   // Blocks that pack the weights.

@@ -31,8 +31,7 @@ struct PathShape {
 template <class Real>
 PathShape path_shape(const Plan<Real>& plan, const Execution& execution) {
   const Batch& batch = plan.batch();
-  const int most = cuda::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, execution.cuda_device) -
-                   cuda::kStaticSharedBytes;
+  const int most = cuda::traits_of(execution.cuda_device).shared_bytes_per_block;
   for (const bool staged : {true, false}) {
     const auto memory = BestPathMemory::of<Real>(plan.history(), batch.slots, staged);
     int strips = std::min(kPathStrips, strips_of(batch.lattice.states));
@@ -56,10 +55,10 @@ struct Memory {
     const TransducerLattice& l = p.lattice;
     if (for_posteriors) exchange = plan.exchange(arena, true);
     saved = plan.save(arena, false);
-    if (for_posteriors) saved.outcome = arena.take<std::int32_t>(l.batch);
-    loss = arena.take<Real>(for_posteriors ? l.batch : 0);
-    steps = arena.take<std::uint8_t>(plan.slot_count() / plan.batch().slots);
-    borders = arena.take<double>(plan.batch().rows / (shape.strips * kStrip) + 1);
+    if (for_posteriors) saved.outcome = arena.take<std::int32_t>(l.batch, "outcomes");
+    loss = arena.take<Real>(for_posteriors ? l.batch : 0, "losses");
+    steps = arena.take<std::uint8_t>(plan.slot_count() / plan.batch().slots, "steps");
+    borders = arena.take<double>(plan.batch().rows / (shape.strips * kStrip) + 1, "borders of the best path");
   }
 };
 
@@ -70,8 +69,13 @@ Status align(const TransducerProblem& p, const TransducerAlignment& out, Workspa
   const TransducerLattice& l = p.lattice;
   const Plan<Real> plan(p, execution);
   const PathShape shape = path_shape(plan, execution);
-  if (!plan.fits() || shape.shared_bytes == 0)
+  if (!plan.status().ok()) return plan.status();
+  if (shape.shared_bytes == 0)
     return Status::unsupported("durations", "too little shared memory for arcs of so many frames");
+  if (PlanLog* const log = PlanLog::current()) {
+    log->begin("transducer_align", cuda::name_of_device(execution.cuda_device));
+    plan.describe(*log);
+  }
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   const bool for_posteriors = wants_posteriors(out);
   Arena arena(workspace.data);
@@ -144,6 +148,7 @@ std::size_t align_workspace_bytes_cuda(const TransducerProblem& p, const Transdu
 
 Status align_cuda(const TransducerProblem& p, const TransducerAlignment& out, Workspace workspace,
                   const Execution& execution) {
+  if (Status s = check_way(execution, kLatticeWays, "transducer() on CUDA"); !s.ok()) return s;
   switch (p.dtype) {
     case DType::kFloat64:
       return align<double>(p, out, workspace, execution);

@@ -1,5 +1,5 @@
 // The kernels of the lattice pass, and the choice among them.
-#include <iterator>
+#include <algorithm>
 
 #include "transducer/cuda/call/kernels.cuh"
 #include "transducer/cuda/call/launch.h"
@@ -47,24 +47,26 @@ constexpr LatticeKernel kEntries[] = {
 
 }  // namespace
 
-template <class Real>
-const LatticeKernel& lattice_kernel_for(const Batch& batch) {
-  const LatticeKernel* kernel = kEntries<Real>;
-  if (!batch.lattice.tdt && batch.lattice.durations == 0) return *kernel;
-  do {
-    ++kernel;
-  } while (kernel->most_arcs < batch.slots);
-  return *kernel;
+bool has_arcs(LatticeWay way, const Batch& batch) {
+  const bool plain = !batch.lattice.tdt && batch.lattice.durations == 0;
+  // Two slots of a node lie side by side, which the plain kernel alone reads.
+  if (plain || way == LatticeWay::kPlain) return plain && way == LatticeWay::kPlain;
+  if (way >= LatticeWay::kAnyArcs) return true;
+  return kEntries<float>[static_cast<int>(way)].most_arcs >= batch.slots;
+}
+
+LatticeWay lattice_way_for(const Batch& batch) {
+  int way = 0;
+  while (!has_arcs(LatticeWay(way), batch)) ++way;
+  return LatticeWay(way);
 }
 
 template <class Real>
-const LatticeKernel& any_arcs_kernel() {
-  return std::end(kEntries<Real>)[-1];
+const LatticeKernel& lattice_kernel(LatticeWay way) {
+  return kEntries<Real>[static_cast<int>(std::min(way, LatticeWay::kAnyArcs))];
 }
 
-template const LatticeKernel& any_arcs_kernel<float>();
-template const LatticeKernel& any_arcs_kernel<double>();
-template const LatticeKernel& lattice_kernel_for<float>(const Batch&);
-template const LatticeKernel& lattice_kernel_for<double>(const Batch&);
+template const LatticeKernel& lattice_kernel<float>(LatticeWay);
+template const LatticeKernel& lattice_kernel<double>(LatticeWay);
 
 }  // namespace warpalign::detail::transducer

@@ -19,13 +19,15 @@ constexpr SinkhornKernel<float> kByColumns[] = {
 }  // namespace
 
 template <>
-const SinkhornKernel<float>& dense_kernel_for<float>(int columns, bool streams) {
+const SinkhornKernel<float>* dense_kernel_for<float>(int columns, bool streams, RowThreads threads) {
+  if (threads == RowThreads::kCluster) return nullptr;
+  if (threads == RowThreads::kWarp) return kByColumns->shape.columns() < columns ? nullptr : kByColumns;
   // The last one needs more shared memory than devices without bulk copies have: longer rows have segments
   // there.
   const SinkhornKernel<float>* const last = kByColumns + (streams ? 3 : 2);
-  const SinkhornKernel<float>* kernel = kByColumns;
+  const SinkhornKernel<float>* kernel = kByColumns + (threads == RowThreads::kBlock ? 1 : 0);
   while (kernel->shape.columns() < columns && kernel < last) ++kernel;
-  return *kernel;
+  return kernel;
 }
 
 }  // namespace warpalign::detail::transport

@@ -24,12 +24,15 @@ constexpr SinkhornKernel<double> kOfTwoBlocks = of_two_blocks();
 }  // namespace
 
 template <>
-const SinkhornKernel<double>& dense_kernel_for<double>(int columns, bool streams) {
+const SinkhornKernel<double>* dense_kernel_for<double>(int columns, bool streams, RowThreads threads) {
   const int most = kOfTwoBlocks.cluster * kOfTwoBlocks.shape.columns();
-  if (streams && columns > kOfTwoBlocks.shape.columns() && columns <= most) return kOfTwoBlocks;
-  const SinkhornKernel<double>* kernel = kByColumns;
+  const bool in_cluster = streams && columns > kOfTwoBlocks.shape.columns() && columns <= most;
+  if (threads == RowThreads::kCluster) return in_cluster ? &kOfTwoBlocks : nullptr;
+  if (threads == RowThreads::kWarp) return kByColumns->shape.columns() < columns ? nullptr : kByColumns;
+  if (in_cluster && threads == RowThreads::kAny) return &kOfTwoBlocks;
+  const SinkhornKernel<double>* kernel = kByColumns + (threads == RowThreads::kBlock ? 1 : 0);
   while (kernel->shape.columns() < columns && kernel + 1 < std::end(kByColumns)) ++kernel;
-  return *kernel;
+  return kernel;
 }
 
 }  // namespace warpalign::detail::transport

@@ -13,8 +13,9 @@ constexpr SinkhornKernel<float> kMany = entry<SolveKernel<Many>>(Many::kShape);
 
 }  // namespace
 
-const SinkhornKernel<float>& half_dense_kernel_for(int columns) {
-  return columns <= kFew.shape.columns() ? kFew : kMany;
+const SinkhornKernel<float>* half_dense_kernel_for(int columns, RowThreads threads) {
+  if (threads == RowThreads::kWarp || threads == RowThreads::kCluster) return nullptr;
+  return columns <= kFew.shape.columns() ? &kFew : &kMany;
 }
 
 }  // namespace warpalign::detail::transport

@@ -76,7 +76,9 @@ constexpr int half_splits(int length, int other, bool by_groups) {
 // iterations.
 bool takes_half_points(const SinkhornProblem&, const SinkhornOutputs&, const Execution&);
 
-std::size_t half_points_workspace_bytes(const SinkhornProblem&, const Execution&);
-Status half_points_sinkhorn(const SinkhornProblem&, const SinkhornOutputs&, Workspace, const Execution&);
+// by_groups: warpgroups make all passes but the last; only where the device has them.
+std::size_t half_points_workspace_bytes(const SinkhornProblem&, bool by_groups);
+Status half_points_sinkhorn(const SinkhornProblem&, const SinkhornOutputs&, Workspace, const Execution&,
+                            bool by_groups);
 
 }  // namespace warpalign::detail::transport

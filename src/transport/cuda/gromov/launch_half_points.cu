@@ -35,32 +35,24 @@ int kind_of(int dim) {
   return kind;
 }
 
-// Whether warpgroups make all passes but the last.
-bool takes_groups([[maybe_unused]] const SinkhornProblem& p, [[maybe_unused]] const Execution& execution) {
-#if WARPALIGN_HAS_WARPGROUPS
-  return std::max(p.n, p.m) >= kHalfLongSide && cuda::traits_of(execution.cuda_device).has_warpgroups;
-#else
-  return false;
-#endif
-}
-
 HalfParams lay_out(Arena& arena, const SinkhornProblem& p, bool by_groups) {
   HalfParams params{};
   params.width = 16 * kHalfSteps[kind_of(p.dim)];
-  params.bounds = arena.take<float2>(static_cast<std::size_t>(kHalfBoundBlocks) * p.dim);
-  params.grid = arena.take<double>(2);
+  params.bounds =
+      arena.take<float2>(static_cast<std::size_t>(kHalfBoundBlocks) * p.dim, "bounds of coordinates");
+  params.grid = arena.take<double>(2, "grid");
   const int lengths[] = {p.n, p.m};
   for (int k = 0; k < 2; ++k) {
     HalfSide& side = params.sides[k];
     const std::size_t length = side.length = lengths[k];
     const std::size_t padded = half_padded(lengths[k]);
     side.splits = half_splits(lengths[k], lengths[1 - k], by_groups);
-    side.rounded = arena.take<Float16>(padded * params.width);
-    side.squares = arena.take<float>(padded);
-    side.bits = arena.take<double>(length);
-    side.bias = arena.take<float>(padded);
-    side.parts = arena.take<HalfPart>(length * side.splits);
-    side.totals = arena.take<HalfTotals>(cuda::div_up(side.length, kHalfThreads));
+    side.rounded = arena.take<Float16>(padded * params.width, "rounded points");
+    side.squares = arena.take<float>(padded, "squares of points");
+    side.bits = arena.take<double>(length, "potentials");
+    side.bias = arena.take<float>(padded, "biases");
+    side.parts = arena.take<HalfPart>(length * side.splits, "partial sums");
+    side.totals = arena.take<HalfTotals>(cuda::div_up(side.length, kHalfThreads), "totals");
   }
   return params;
 }
@@ -89,16 +81,15 @@ bool takes_half_points(const SinkhornProblem& p, const SinkhornOutputs& out, con
   return execution.precision == Precision::kMedium && points && iterations && outputs;
 }
 
-std::size_t half_points_workspace_bytes(const SinkhornProblem& p, const Execution& execution) {
+std::size_t half_points_workspace_bytes(const SinkhornProblem& p, bool by_groups) {
   Arena arena;
-  static_cast<void>(lay_out(arena, p, takes_groups(p, execution)));
+  static_cast<void>(lay_out(arena, p, by_groups));
   return arena.used();
 }
 
 Status half_points_sinkhorn(const SinkhornProblem& p, const SinkhornOutputs& out, Workspace workspace,
-                            const Execution& execution) {
+                            const Execution& execution, bool by_groups) {
   auto* const stream = static_cast<cudaStream_t>(execution.stream);
-  const bool by_groups = takes_groups(p, execution);
   Arena arena(workspace.data);
   HalfParams params = lay_out(arena, p, by_groups);
   bind(params.sides[0], p.x, p.a, p.f0, out.f);

@@ -17,13 +17,16 @@ struct SinkhornKernel {
   int own_points = kPointsTile;  // of a block at a time, of points
 };
 
+// Which threads have a row of given costs: as its length suggests, or as the caller has named.
+enum class RowThreads { kAny, kWarp, kBlock, kCluster };
+
 // For costs that are given. columns: of the kernel's rows. streams: whether the device has bulk
-// copies and clusters.
+// copies and clusters. Null where `threads` have no kernel for such rows.
 template <class Real>
-const SinkhornKernel<Real>& dense_kernel_for(int columns, bool streams);
+const SinkhornKernel<Real>* dense_kernel_for(int columns, bool streams, RowThreads threads);
 
 // The same for costs of binary16.
-const SinkhornKernel<float>& half_dense_kernel_for(int columns);
+const SinkhornKernel<float>* half_dense_kernel_for(int columns, RowThreads threads);
 
 // For costs made from points.
 template <class Real>

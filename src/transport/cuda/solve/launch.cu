@@ -2,14 +2,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
+#include <string>
 
 #include "core/arena.h"
+#include "core/plan_log.h"
 #include "core/visit_dtype.h"
+#include "core/ways.h"
 #include "cuda/launch/launch.cuh"
 #include "transport/cuda/gromov/half_points.h"
 #include "transport/cuda/points/step_share.cuh"
 #include "transport/cuda/solve/kernels.cuh"
+#include "transport/cuda/solve/ways.h"
 #include "transport/problem.h"
 
 namespace warpalign::detail::transport {
@@ -20,78 +23,57 @@ Table<Real> table(const StridedTensor& of, int columns) {
   return {static_cast<const Real*>(of.data), {of.stride[0], of.stride[1], of.stride[2]}, columns};
 }
 
-enum class Job { kSolve, kReadPlan, kDifferentiate };
-
-// How many numbers of a coordinate are multiplied on the matrix units; 0: they are not used.
-int terms_of(const SinkhornProblem& p, const Execution& execution) {
-  constexpr int kFewestFeatures = 5;  // fewer have passes of their own
-  const bool possible = p.dtype == DType::kFloat32 && p.cost_kind == CostKind::kSquaredEuclidean &&
-                        p.dim >= kFewestFeatures && execution.precision != Precision::kHighest;
-  if (!possible || !cuda::traits_of(execution.cuda_device).has_matrix_units) return 0;
-  return execution.precision == Precision::kHigh ? 2 : 1;
-}
-
-template <class Real>
-const SinkhornKernel<Real>& kernel_for(const SinkhornProblem& p, const Execution& execution, Job job,
-                                       int columns) {
-  if (job == Job::kReadPlan) return plan_kernel_entry<Real>();
-  if (job == Job::kDifferentiate) return jvp_kernel_entry<Real>();
-  if constexpr (std::is_same_v<Real, float>) {
-    if (p.half_cost) return half_dense_kernel_for(columns);
-  }
-  if (p.cost.data)
-    return dense_kernel_for<Real>(columns, cuda::traits_of(execution.cuda_device).has_clusters);
-  if constexpr (std::is_same_v<Real, float>) {
-    const int terms = terms_of(p, execution);
-    if (terms > 0) return terms == 1 ? medium_points_kernel() : high_points_kernel();
-  }
-  return points_kernel<Real>();
-}
-
 // What a call works on. The kernel's columns are the axis along which costs follow each other in memory.
 template <class Real>
 class Plan {
  public:
   // has_gradients: by points.
-  Plan(const SinkhornProblem& p, const Execution& execution, Job job, bool has_gradients = false)
-      : p_(p), job_(job), has_gradients_(has_gradients) {
-    const bool rows_in_registers = job == Job::kSolve && p.cost.data;
-    swapped_ = rows_in_registers && p.cost.stride[2] != 1 && p.cost.stride[1] == 1;
-    const int rows = swapped_ ? p.m : p.n, columns = swapped_ ? p.n : p.m;
-    kernel_ = &kernel_for<Real>(p, execution, job, columns);
-    tiles_ = !rows_in_registers;
-    if (rows_in_registers) {
-      layout_ = block_layout(rows, columns, kernel_->shape);
-      layout_.streams = cuda::traits_of(execution.cuda_device).has_clusters;
-      if (kernel_->cluster > 1) layout_.segments = layout_.cluster = kernel_->cluster;
-    } else {
-      layout_.threads = kPointsThreads;
-      layout_.segments = layout_.cluster = 1;
-    }
-    int resident = 0;
-    status_ = kernel_->resident_blocks(layout_, &resident);
-    // Where problems would wait for each other, smaller blocks hold more of them at once.
-    const bool shrinks = rows_in_registers && kernel_->shape.warp_rows() && !execution.batch_invariant;
-    while (shrinks && status_.ok() && resident < p.batch && layout_.threads > 128) {
-      layout_.threads = layout_.threads / 64 * 32;
-      status_ = kernel_->resident_blocks(layout_, &resident);
-    }
-    if (status_.ok() && resident == 0) {
-      status_ = Status::unsupported("execution", "this GPU has too little shared memory for sinkhorn");
-    }
-    share_out(layout_, rows, columns, p.batch, std::max(resident, layout_.cluster),
-              execution.batch_invariant);
+  Plan(const SinkhornProblem& p, const SinkhornOutputs& out, const Execution& execution, Job job)
+      : p_(p), job_(job), has_gradients_(job == Job::kSolve && (out.grad_x || out.grad_y)) {
+    swapped_ = job == Job::kSolve && has_swapped_costs(p);
+    SolveKey key{};
+    key.job = job;
+    if (job == Job::kSolve) key.way = way_for(p, out, execution);
+    key.rows = swapped_ ? p.m : p.n;
+    key.columns = swapped_ ? p.n : p.m;
+    key.batch = p.batch;
+    key.given = p.cost.data != nullptr;
+    key.half_cost = p.half_cost;
+    key.batch_invariant = execution.batch_invariant;
+    key.precision = execution.precision;
+    key.device = cuda::traits_of(execution.cuda_device);
+    way_ = key.way;
+    tiles_ = !key.has_rows();
+    const SolveChoice<Real> choice = choose<Real>(key);
+    kernel_ = choice.kernel;
+    layout_ = choice.layout;
+    status_ = choice.status;
   }
 
   [[nodiscard]] Status status() const { return status_; }
+
+  // call: the public function.
+  void describe(const char* call, const Execution& execution) const {
+    PlanLog* const log = PlanLog::current();
+    if (!log) return;
+    log->begin(call, cuda::name_of_device(execution.cuda_device));
+    if (job_ == Job::kSolve) log->way(kWays[static_cast<int>(way_)], reason_of(way_, execution));
+    log->line("sizes", std::to_string(p_.batch) + " problems of " + std::to_string(p_.n) + " x " +
+                           std::to_string(p_.m) + (p_.cost.data ? " costs" : " points, features ") +
+                           (p_.cost.data ? "" : std::to_string(p_.dim)));
+    log->line("teams", std::to_string(layout_.teams) + " of " + std::to_string(layout_.team_blocks) +
+                           " blocks, a problem each at a time" +
+                           (cuda::plans_for_class() ? "; blocks that fit are estimated" : ""));
+  }
 
   // Memory of the workspace, and the parameters that point to it.
   [[nodiscard]] SolveParams<Real> lay_out(Arena& arena) const {
     SolveParams<Real> params{};
     const std::size_t teams = layout_.teams;
     params.layout = layout_;
-    params.arrivals = arena.take<int>(teams);
-    params.records = arena.take<unsigned char>(teams * 2 * layout_.team_blocks * kRecordBytes);
+    params.arrivals = arena.take<int>(teams, "arrivals of teams");
+    params.records =
+        arena.take<unsigned char>(teams * 2 * layout_.team_blocks * kRecordBytes, "records of blocks");
     params.rows.length = swapped_ ? p_.m : p_.n;
     params.columns.length = swapped_ ? p_.n : p_.m;
     params.rows.splits = layout_.segments;
@@ -104,26 +86,28 @@ class Plan {
     if (kernel_->terms > 0 && p_.updates == SinkhornUpdates::kSymmetric) {
       params.columns.splits = std::max(params.columns.splits, cuda::div_up(p_.n, kernel_->own_points));
     }
-    params.centres = arena.take<float>(kernel_->terms > 0 ? teams * p_.dim : 0);
+    params.centres = arena.take<float>(kernel_->terms > 0 ? teams * p_.dim : 0, "centres");
     const bool has_parts = kernel_->terms > 0 && has_gradients_;
     params.gradient_blocks =
         has_parts ? std::max(blocks_of_gradient(p_.n, p_.m), blocks_of_gradient(p_.m, p_.n)) : 0;
-    params.gradient_parts = arena.take<float>(teams * params.gradient_blocks * kGradientPart);
+    params.gradient_parts =
+        arena.take<float>(teams * params.gradient_blocks * kGradientPart, "parts of gradients");
     for (SideParams<Real>* const side : {&params.rows, &params.columns}) {
       const std::size_t length = side->length;
-      side->potentials = arena.take<double>(teams * 3 * length);
-      side->partials = arena.take<Real>(teams * side->splits * length);
+      side->potentials = arena.take<double>(teams * 3 * length, "potentials");
+      side->partials = arena.take<Real>(teams * side->splits * length, "partial sums");
       const bool has_lengths = !p_.cost.data && p_.cost_kind == CostKind::kCosine;
-      side->inverse_lengths = arena.take<Real>(has_lengths ? teams * length : 0);
+      side->inverse_lengths = arena.take<Real>(has_lengths ? teams * length : 0, "lengths of points");
       const bool packs = kernel_->terms > 0;
       side->packed = arena.take<std::byte>(
-          packs ? teams * kernel_->terms * unit_rows(side->length, p_.dim) * kUnitRowBytes : 0);
-      side->norms = arena.take<double>(packs ? teams * length : 0);
+          packs ? teams * kernel_->terms * unit_rows(side->length, p_.dim) * kUnitRowBytes : 0,
+          "packed points");
+      side->norms = arena.take<double>(packs ? teams * length : 0, "squares of points");
       if (job_ != Job::kDifferentiate) continue;
       SideTangentParams<Real>& moved = side == &params.rows ? params.tangents.rows : params.tangents.columns;
-      moved.stretches = arena.take<Real>(has_lengths ? teams * length : 0);
-      moved.arrays = arena.take<double>(teams * kTangentArrays * length);
-      moved.partials = arena.take<double>(teams * 2 * side->splits * length);
+      moved.stretches = arena.take<Real>(has_lengths ? teams * length : 0, "lengths of points");
+      moved.arrays = arena.take<double>(teams * kTangentArrays * length, "arrays of the linear system");
+      moved.partials = arena.take<double>(teams * 2 * side->splits * length, "partial sums of tangents");
     }
     return params;
   }
@@ -218,16 +202,17 @@ class Plan {
   bool has_gradients_;
   bool swapped_;
   bool tiles_;
+  Way way_;
   const SinkhornKernel<Real>* kernel_;
   SolveLayout layout_{};
   Status status_;
 };
 
-std::size_t workspace_bytes(const SinkhornProblem& p, const Execution& execution, Job job,
-                            bool has_gradients = false) {
+std::size_t workspace_bytes(const SinkhornProblem& p, const SinkhornOutputs& out, const Execution& execution,
+                            Job job) {
   return visit_float32_float64(p.dtype, [&](auto type) {
     Arena arena;
-    static_cast<void>(Plan<typename decltype(type)::Type>(p, execution, job, has_gradients).lay_out(arena));
+    static_cast<void>(Plan<typename decltype(type)::Type>(p, out, execution, job).lay_out(arena));
     return arena.used();
   });
 }
@@ -236,47 +221,70 @@ std::size_t workspace_bytes(const SinkhornProblem& p, const Execution& execution
 template <class Give>
 Status read_off_plan(const SinkhornProblem& p, Workspace workspace, const Execution& execution,
                      const Give& give) {
+  if (Status s = check_way(execution, kWays, "sinkhorn() on CUDA"); !s.ok()) return s;
   const SinkhornProblem of = at_its_potentials(p);
   return visit_float32_float64(p.dtype, [&](auto type) {
-    const Plan<typename decltype(type)::Type> plan(of, execution, Job::kReadPlan);
+    const Plan<typename decltype(type)::Type> plan(of, {}, execution, Job::kReadPlan);
     if (!plan.status().ok()) return plan.status();
+    plan.describe("plan of sinkhorn", execution);
     auto params = plan.bound({}, workspace);
     give(params);
     return plan.launch(params, static_cast<cudaStream_t>(execution.stream));
   });
 }
 
+bool is_by_warpgroups(Way way) { return way == Way::kHalfPointsByWarpgroups; }
+
+void describe_half_points(const SinkhornProblem& p, Way way, const Execution& execution) {
+  PlanLog* const log = PlanLog::current();
+  if (!log) return;
+  log->begin("sinkhorn", cuda::name_of_device(execution.cuda_device));
+  log->way(kWays[static_cast<int>(way)], reason_of(way, execution));
+  log->line("sizes", std::to_string(p.n) + " x " + std::to_string(p.m) + " points, features " +
+                         std::to_string(p.dim) + ", " + std::to_string(p.max_iterations) + " iterations");
+}
+
 }  // namespace
+
+const char* way_cuda(int index) { return way_at(kWays, index); }
 
 std::size_t sinkhorn_cuda_workspace_bytes(const SinkhornProblem& p, const SinkhornOutputs& out,
                                           const Execution& execution) {
-  if (takes_half_points(p, out, execution)) return half_points_workspace_bytes(p, execution);
-  return workspace_bytes(p, execution, Job::kSolve, out.grad_x || out.grad_y);
+  if (!check_way_of(p, out, execution).ok()) return 0;
+  const Way way = way_for(p, out, execution);
+  if (way >= Way::kHalfPoints) return half_points_workspace_bytes(p, is_by_warpgroups(way));
+  return workspace_bytes(p, out, execution, Job::kSolve);
 }
 
 Status sinkhorn_cuda(const SinkhornProblem& p, const SinkhornOutputs& out, Workspace workspace,
                      const Execution& execution) {
-  if (takes_half_points(p, out, execution)) {
-    return half_points_sinkhorn(p, out, workspace, execution);
+  if (Status s = check_way_of(p, out, execution); !s.ok()) return s;
+  const Way way = way_for(p, out, execution);
+  if (way >= Way::kHalfPoints) {
+    describe_half_points(p, way, execution);
+    return half_points_sinkhorn(p, out, workspace, execution, is_by_warpgroups(way));
   }
   return visit_float32_float64(p.dtype, [&](auto type) {
-    const Plan<typename decltype(type)::Type> plan(p, execution, Job::kSolve, out.grad_x || out.grad_y);
+    const Plan<typename decltype(type)::Type> plan(p, out, execution, Job::kSolve);
     if (!plan.status().ok()) return plan.status();
+    plan.describe("sinkhorn", execution);
     return plan.launch(plan.bound(out, workspace), static_cast<cudaStream_t>(execution.stream));
   });
 }
 
 std::size_t sinkhorn_jvp_cuda_workspace_bytes(const SinkhornProblem& p, const Execution& execution) {
-  return workspace_bytes(at_the_solution(p), execution, Job::kDifferentiate);
+  return workspace_bytes(at_the_solution(p), {}, execution, Job::kDifferentiate);
 }
 
 Status sinkhorn_jvp_cuda(const SinkhornProblem& problem, const SinkhornTangents& along,
                          const SinkhornOutputs& out, Workspace workspace, const Execution& execution) {
+  if (Status s = check_way(execution, kWays, "sinkhorn() on CUDA"); !s.ok()) return s;
   const SinkhornProblem p = at_the_solution(problem);
   return visit_float32_float64(p.dtype, [&](auto type) {
     using Real = typename decltype(type)::Type;
-    const Plan<Real> plan(p, execution, Job::kDifferentiate);
+    const Plan<Real> plan(p, {}, execution, Job::kDifferentiate);
     if (!plan.status().ok()) return plan.status();
+    plan.describe("sinkhorn_jvp", execution);
     SolveParams<Real> params = plan.bound(out, workspace);
     const auto real = [](const void* data) { return static_cast<const Real*>(data); };
     TangentParams<Real>& to = params.tangents;
@@ -296,7 +304,7 @@ Status sinkhorn_jvp_cuda(const SinkhornProblem& problem, const SinkhornTangents&
 }
 
 std::size_t plan_cuda_workspace_bytes(const SinkhornProblem& p, const Execution& execution) {
-  return workspace_bytes(at_its_potentials(p), execution, Job::kReadPlan);
+  return workspace_bytes(at_its_potentials(p), {}, execution, Job::kReadPlan);
 }
 
 Status plan_apply_cuda(const SinkhornProblem& p, const PlanProduct& product, Workspace workspace,

@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <type_traits>
+
+#include "core/plan_cache.h"
+#include "core/ways.h"
+#include "cuda/launch/check.h"
+#include "transport/cuda/gromov/half_points.h"
+#include "transport/cuda/solve/ways.h"
+#include "transport/problem.h"
+
+namespace warpalign::detail::transport {
+namespace {
+
+// Points of fewer features have passes of their own.
+constexpr int kFewestUnitFeatures = 5;
+
+RowThreads threads_of(Way way) {
+  if (way == Way::kWarpRows) return RowThreads::kWarp;
+  return way == Way::kClusterRows ? RowThreads::kCluster : RowThreads::kBlock;
+}
+
+// The columns of rows as they lie in memory.
+int columns_of(const SinkhornProblem& p) { return has_swapped_costs(p) ? p.n : p.m; }
+
+// Whether some kernel has rows of given costs in these threads.
+bool has_kernel(const SinkhornProblem& p, RowThreads threads, const cuda::DeviceTraits& device) {
+  const int columns = columns_of(p);
+  if (p.dtype == DType::kFloat64) return dense_kernel_for<double>(columns, device.has_clusters, threads);
+  if (p.half_cost) return half_dense_kernel_for(columns, threads);
+  return dense_kernel_for<float>(columns, device.has_clusters, threads);
+}
+
+// The threads that have rows where the caller has named none.
+Way way_of_rows(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
+  const int columns = columns_of(p);
+  if (p.half_cost) return Way::kBlockRows;
+  if (p.dtype == DType::kFloat64) {
+    const auto* const kernel = dense_kernel_for<double>(columns, device.has_clusters, RowThreads::kAny);
+    if (kernel->cluster > 1) return Way::kClusterRows;
+    return kernel->shape.warp_rows() ? Way::kWarpRows : Way::kBlockRows;
+  }
+  const auto* const kernel = dense_kernel_for<float>(columns, device.has_clusters, RowThreads::kAny);
+  return kernel->shape.warp_rows() ? Way::kWarpRows : Way::kBlockRows;
+}
+
+template <class Real>
+const SinkhornKernel<Real>* kernel_for(const SolveKey& key) {
+  if (key.job == Job::kReadPlan) return &plan_kernel_entry<Real>();
+  if (key.job == Job::kDifferentiate) return &jvp_kernel_entry<Real>();
+  if constexpr (std::is_same_v<Real, float>) {
+    if (key.half_cost) return half_dense_kernel_for(key.columns, threads_of(key.way));
+    if (key.way == Way::kPointsOnUnits) {
+      return key.precision == Precision::kHigh ? &high_points_kernel() : &medium_points_kernel();
+    }
+  }
+  if (key.given) return dense_kernel_for<Real>(key.columns, key.device.has_clusters, threads_of(key.way));
+  return &points_kernel<Real>();
+}
+
+template <class Real>
+SolveChoice<Real> make_choice(const SolveKey& key) {
+  SolveChoice<Real> choice;
+  choice.kernel = kernel_for<Real>(key);
+  SolveLayout& layout = choice.layout;
+  if (key.has_rows()) {
+    layout = block_layout(key.rows, key.columns, choice.kernel->shape);
+    layout.streams = key.device.has_clusters;
+    if (choice.kernel->cluster > 1) layout.segments = layout.cluster = choice.kernel->cluster;
+  } else {
+    layout.threads = kPointsThreads;
+    layout.segments = layout.cluster = 1;
+  }
+  int resident = 0;
+  choice.status = choice.kernel->resident_blocks(layout, &resident);
+  // Where problems would wait for each other, smaller blocks hold more of them at once.
+  const bool shrinks = key.has_rows() && choice.kernel->shape.warp_rows() && !key.batch_invariant;
+  while (shrinks && choice.status.ok() && resident < key.batch && layout.threads > 128) {
+    layout.threads = layout.threads / 64 * 32;
+    choice.status = choice.kernel->resident_blocks(layout, &resident);
+  }
+  if (choice.status.ok() && resident == 0) {
+    choice.status = Status::unsupported("execution", "this GPU has too little shared memory for sinkhorn");
+  }
+  share_out(layout, key.rows, key.columns, key.batch, std::max(resident, layout.cluster),
+            key.batch_invariant);
+  return choice;
+}
+
+}  // namespace
+
+const char* why_not(Way way, const SinkhornProblem& p, const SinkhornOutputs& out,
+                    const Execution& execution) {
+  const cuda::DeviceTraits device = cuda::traits_of(execution.cuda_device);
+  if (way <= Way::kClusterRows) {
+    if (!p.cost.data) return "it takes a cost matrix, and the problem has points";
+    if (has_kernel(p, threads_of(way), device)) return nullptr;
+    return way == Way::kWarpRows
+               ? "rows of the cost matrix are too long for a warp's registers, or of binary16"
+               : "two blocks share float64 rows of 6145 to 12288 columns on 9.0 and later";
+  }
+  if (p.cost.data) return "it takes points, and the problem has a cost matrix";
+  if (way == Way::kPoints) return nullptr;
+  if (way == Way::kPointsOnUnits) {
+    if (p.dtype != DType::kFloat32 || p.cost_kind != CostKind::kSquaredEuclidean) {
+      return "matrix units make squared distances of float32 points";
+    }
+    if (p.dim < kFewestUnitFeatures) return "matrix units take 5 features or more";
+    if (execution.precision == Precision::kHighest) return "precision is kHighest, which binary16 is not";
+    return device.has_matrix_units ? nullptr : "the device has no matrix units";
+  }
+  if (!takes_half_points(p, out, execution)) {
+    return "it takes one float32 problem of squared distances of at most 128 features at Precision::kMedium, "
+           "a "
+           "fixed number of alternating iterations at one epsilon, and makes no gradients";
+  }
+  if (way == Way::kHalfPoints || device.has_warpgroups) return nullptr;
+  return "the device, or this build, has no products by warpgroups";
+}
+
+Way way_for(const SinkhornProblem& p, const SinkhornOutputs& out, const Execution& execution) {
+  if (const int way = named_way(execution, kWays); way >= 0) return Way(way);
+  const cuda::DeviceTraits device = cuda::traits_of(execution.cuda_device);
+  if (p.cost.data) return way_of_rows(p, device);
+  if (takes_half_points(p, out, execution)) {
+    const bool by_groups = device.has_warpgroups && std::max(p.n, p.m) >= kHalfLongSide;
+    return by_groups ? Way::kHalfPointsByWarpgroups : Way::kHalfPoints;
+  }
+  return why_not(Way::kPointsOnUnits, p, out, execution) ? Way::kPoints : Way::kPointsOnUnits;
+}
+
+const char* reason_of(Way way, const Execution& execution) {
+  if (names_way(execution)) return "named by Execution::way";
+  switch (way) {
+    case Way::kWarpRows:
+      return "rows of the cost matrix fit into a warp's registers";
+    case Way::kBlockRows:
+      return "rows of the cost matrix are longer than a warp's registers";
+    case Way::kClusterRows:
+      return "float64 rows of the cost matrix fit into the registers of two blocks";
+    case Way::kPoints:
+      return "costs of points in the precision that is asked for";
+    case Way::kPointsOnUnits:
+      return "the precision allows products of binary16";
+    case Way::kHalfPoints:
+      return "one problem of points, without gradients, in 11 bits";
+    case Way::kHalfPointsByWarpgroups:
+      return "the same, with a side of 8192 points or more";
+  }
+  return "";
+}
+
+Status check_way_of(const SinkhornProblem& p, const SinkhornOutputs& out, const Execution& execution) {
+  if (Status s = check_way(execution, kWays, "sinkhorn() on CUDA"); !s.ok()) return s;
+  return check_serves(named_way(execution, kWays), kWays,
+                      [&](int way) { return why_not(Way(way), p, out, execution); });
+}
+
+template <class Real>
+SolveChoice<Real> choose(const SolveKey& key) {
+  thread_local PlanCache<SolveKey, SolveChoice<Real>> choices;
+  // Numbers of blocks are estimated for a class of devices: they must not outlive the description.
+  return cuda::plans_for_class() ? make_choice<Real>(key)
+                                 : choices.find(key, [&] { return make_choice<Real>(key); });
+}
+template SolveChoice<float> choose(const SolveKey&);
+template SolveChoice<double> choose(const SolveKey&);
+
+}  // namespace warpalign::detail::transport

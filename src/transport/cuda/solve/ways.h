@@ -1,0 +1,74 @@
+// The ways of sinkhorn() on CUDA, and what a plan follows from and chooses. A plan is made once: PlanCache
+// keeps it for the query of the workspace's size, the call, and later calls of the same sizes.
+#pragma once
+
+#include <cstdint>
+
+#include "core/plan_log.h"
+#include "cuda/launch/device.h"
+#include "transport/cuda/solve/kernels.h"
+#include "warpalign/execution.h"
+#include "warpalign/sinkhorn.h"
+
+namespace warpalign::detail::transport {
+
+enum class Way {
+  kWarpRows,       // given costs: a warp has a row
+  kBlockRows,      // a block has a row, or a segment of it
+  kClusterRows,    // two blocks have a row
+  kPoints,         // costs of points, without matrix units
+  kPointsOnUnits,  // products of coordinates on the matrix units
+  kHalfPoints,     // coordinates rounded to binary16 (half_points.h)
+  kHalfPointsByWarpgroups,
+};
+inline constexpr const char* kWays[] = {
+    "warp_rows",
+    "block_rows",
+    "cluster_rows",
+    "points",
+    "points_on_units",
+    "half_points",
+    "half_points_by_warpgroups",
+};
+
+// Why a way cannot serve a call; null: it can.
+const char* why_not(Way way, const SinkhornProblem&, const SinkhornOutputs&, const Execution&);
+// The way that the caller has named, or the plan's choice, of a call that some way can serve.
+Way way_for(const SinkhornProblem&, const SinkhornOutputs&, const Execution&);
+// The rule that has chosen a way.
+const char* reason_of(Way way, const Execution&);
+// An error if the caller has named a way that does not exist, or cannot serve the call.
+Status check_way_of(const SinkhornProblem&, const SinkhornOutputs&, const Execution&);
+
+enum class Job { kSolve, kReadPlan, kDifferentiate };
+
+// Everything that the choice of a kernel and of its layout follows from.
+struct SolveKey {
+  Job job;
+  Way way;            // of kSolve
+  int rows, columns;  // of the costs as they lie in memory
+  int batch;
+  bool given;  // costs are given, not made from points
+  bool half_cost;
+  bool batch_invariant;
+  Precision precision;
+  cuda::DeviceTraits device;
+
+  // Whether a block, or a warp, has rows of costs in its registers.
+  [[nodiscard]] bool has_rows() const { return job == Job::kSolve && given; }
+
+  friend bool operator==(const SolveKey&, const SolveKey&) = default;
+};
+
+template <class Real>
+struct SolveChoice {
+  const SinkhornKernel<Real>* kernel = nullptr;
+  SolveLayout layout = {};
+  Status status = {};
+};
+
+// From the cache of the calling thread, or made now.
+template <class Real>
+SolveChoice<Real> choose(const SolveKey& key);
+
+}  // namespace warpalign::detail::transport

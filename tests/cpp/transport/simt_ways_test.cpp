@@ -1,0 +1,127 @@
+// Ways by name, and descriptions of plans, of sinkhorn()'s CUDA path; on the CPU alone.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "device_buffer.h"
+#include "simt.h"
+#include "testing.h"
+#include "warpalign/plan.h"
+
+namespace warpalign::test {
+namespace {
+
+class WaysCuda : public ::testing::Test {
+ protected:
+  void TearDown() override { simt::device = {}; }
+};
+
+Execution by(const char* way, Precision precision = Precision::kHighest) {
+  Execution execution = Execution::cuda(0, nullptr, precision);
+  execution.way = way;
+  return execution;
+}
+
+template <class Real>
+void check_costs(int n, int m, const std::set<std::string>& serve) {
+  std::vector<double> cost = normal(static_cast<std::size_t>(n) * m, 1);
+  for (double& c : cost) c = c * c;
+  const std::vector<double> a = weights(n, 2), b = weights(m, 3);
+  const SinkhornOptions options{.epsilon = 0.3, .iterations = 3};
+  const SinkhornAnswer expected = detail::transport::reference::sinkhorn(cost, a, b, options);
+  for (int k = 0; const char* const way = sinkhorn_way(Device::kCuda, k); ++k) {
+    SCOPED_TRACE(std::string(way) + " of " + std::to_string(m) + " columns");
+    const Result result = solve_on<Real, DeviceBuffer>(cost, a, b, options, 0, by(way));
+    EXPECT_EQ(result.status.ok(), serve.contains(way)) << to_string(result.status);
+    if (result.status.ok()) expect_close<Real>(result, expected, options.epsilon);
+  }
+}
+
+TEST_F(WaysCuda, OfGivenCostsAreRightWhereTheyServe) {
+  check_costs<float>(20, 100, {"warp_rows", "block_rows"});
+  check_costs<float>(20, 300, {"block_rows"});
+  check_costs<double>(20, 100, {"warp_rows", "block_rows"});
+  check_costs<double>(9, 6200, {"block_rows", "cluster_rows"});
+}
+
+// One problem of points, without gradients, as half_points wants it.
+struct Points {
+  int n = 70, m = 130, dim = 6;
+
+  Status value(const Execution& execution, double& to) const {
+    const DeviceBuffer x(as<float>(normal(static_cast<std::size_t>(n) * dim, 4)));
+    const DeviceBuffer y(as<float>(normal(static_cast<std::size_t>(m) * dim, 5)));
+    const DeviceBuffer value(sizeof(float));
+    SinkhornProblem p;
+    p.batch = 1;
+    p.n = n;
+    p.m = m;
+    p.dim = dim;
+    p.x = {x.data(), {std::int64_t{n} * dim, dim, 1}};
+    p.y = {y.data(), {std::int64_t{m} * dim, dim, 1}};
+    p.epsilon = 2;
+    p.max_iterations = 5;
+    p.tolerance = 0;
+    SinkhornOutputs out;
+    out.value = value.data();
+    const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+    const DeviceBuffer workspace(bytes);
+    const Status status = sinkhorn(p, out, {workspace.data(), bytes}, execution);
+    to = value.read<float>(1)[0];
+    return status;
+  }
+};
+
+TEST_F(WaysCuda, OfPointsAreRightWhereTheyServe) {
+  const Points points;
+  double expected = 0;
+  ASSERT_TRUE(points.value(by("points"), expected).ok());
+  const std::set<std::string> serve = {"points", "points_on_units", "half_points",
+                                       "half_points_by_warpgroups"};
+  for (int k = 0; const char* const way = sinkhorn_way(Device::kCuda, k); ++k) {
+    double value = 0;
+    const Status status = points.value(by(way, Precision::kMedium), value);
+    EXPECT_EQ(status.ok(), serve.contains(way)) << to_string(status);
+    if (status.ok()) {
+      EXPECT_NEAR(value, expected, 2e-3 * std::abs(expected)) << way;
+    }
+  }
+}
+
+TEST_F(WaysCuda, AnErrorSaysWhyAndWhichWaysCan) {
+  double value = 0;
+  EXPECT_EQ(
+      to_string(Points{}.value(by("points_on_units"), value)),
+      "way: points_on_units cannot serve this call: precision is kHighest, which binary16 is not; these "
+      "ways can: points");
+  EXPECT_EQ(
+      to_string(Points{}.value(by("warp_rows"), value)),
+      "way: warp_rows cannot serve this call: it takes a cost matrix, and the problem has points; these "
+      "ways can: points");
+  simt::device.compute_capability_major = 8;
+  EXPECT_EQ(
+      to_string(Points{}.value(by("half_points_by_warpgroups", Precision::kMedium), value)),
+      "way: half_points_by_warpgroups cannot serve this call: the device, or this build, has no products "
+      "by warpgroups; these ways can: points, points_on_units, half_points");
+}
+
+// The plan is kept, and found again, by everything that it follows from.
+TEST_F(WaysCuda, APlanOfAnotherDeviceIsAnotherPlan) {
+  const Points points;
+  std::set<std::string> texts;
+  for (const int multiprocessors : {3, 5, 3}) {
+    simt::device.multiprocessors = multiprocessors;
+    const PlanDescription description;
+    double value = 0;
+    EXPECT_TRUE(points.value(by("points"), value).ok());
+    EXPECT_TRUE(std::isnan(value));  // nothing has run
+    texts.insert(description.text());
+  }
+  EXPECT_EQ(texts.size(), 2U);
+}
+
+}  // namespace
+}  // namespace warpalign::test
