@@ -87,6 +87,9 @@ def of_ott(of: Problem) -> Iterator[Family]:
     schedule = import_module("ott.geometry.epsilon_scheduler").Epsilon
     linear_problem = import_module("ott.problems.linear.linear_problem")
     solvers = import_module("ott.solvers.linear.sinkhorn")
+    if of.x.is_cuda != (jax.default_backend() == "gpu"):
+        print(f"OTT-JAX: JAX runs on {jax.default_backend()}, the points are on {of.x.device}", flush=True)
+        return
     x, y = (jax.dlpack.from_dlpack(points.contiguous()) for points in (of.x, of.y))
 
     def family(name: str, lse_mode: bool, batch_size: int | None, init: float) -> Family:
