@@ -81,6 +81,14 @@ def on_page_content(html: str, page: Any, config: MkDocsConfig, files: Files) ->
     return _ROLE.sub(link, html)
 
 
+def on_post_page(output: str, page: Any, config: MkDocsConfig) -> str:
+    """The theme's dialog of the search gets a name, which readers of a screen need."""
+    return output.replace(
+        'data-md-component="search" role="dialog"',
+        'data-md-component="search" role="dialog" aria-label="Search"',
+    )
+
+
 def on_post_build(config: MkDocsConfig) -> None:
     """Says what the site was built from, so that the tests need not build it again."""
     Path(config.site_dir, STAMP).write_text(inputs_key())
