@@ -164,7 +164,8 @@ def check_unbatched(unbatched: object, x: Tensor, y: Tensor, names: tuple[str, s
 def warn_of_one_series(x: Tensor, names: tuple[str, str]) -> None:
     """Says that (N, D) is one series, where its caller may have meant N univariate ones.
 
-    Nobody means that of one feature, as the series would have one step, nor within a transform of torch.func, where vmap has taken the batch away.
+    Nobody means that of one feature, as the series would have one step, nor within a transform of torch.func, where vmap has taken the
+    batch away.
     """
     if x.dim() == 2 and x.shape[-1] > 1 and not is_transforming():
         first, second = names

@@ -15,13 +15,13 @@ State = Any
 
 
 class Predictor(Protocol):
-    """The network that reads labels. An attribute ``batch_axis`` says where its states have the batch; without it, axis 0."""
+    """The network that reads labels. The attribute ``batch_axis`` is the batch axis of its states; without it, axis 0."""
 
     def initial_state(self, batch: int) -> State:
-        """The state before the first token, for so many hypotheses."""
+        """The state before the first token, for ``batch`` hypotheses."""
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """tokens (N,) int64 and a state -> outputs (N, H) and the state after them. It must not change the state given."""
+        """tokens (N,) int64 and a state -> outputs (N, H) and the state after them. It must not modify its argument."""
 
 
 class Hypotheses(NamedTuple):

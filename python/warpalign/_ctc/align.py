@@ -45,26 +45,26 @@ def ctc_align(
     """The most probable CTC path of every utterance: forced alignment of labels to frames.
 
     Sums of log-probabilities are float64. Among paths of equal probability, the choice is torchaudio's: from the end,
-    the last label rather than the last blank, then the same state rather than the one before. No table of frames and labels is
-    made: 60 000 frames and 15 000 labels take 16 MB on a CPU.
+    the last label rather than the last blank, then the same state rather than the one before. No matrix of frames and labels
+    is stored: 60 000 frames and 15 000 labels take 16 MB on a CPU.
 
     Args:
         logits: (B, T, C) or (T, C), as in :func:`ctc_loss`.
         targets: (B, U), (U,) or (sum U_b,), as in :func:`ctc_loss`.
         logit_lengths: (B,) true numbers of frames T_b, 0 to T. None: all T.
         target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U.
-        blank: the blank's class; below 0 it counts from C.
-        from_log_probs: logits are log-probabilities already.
+        blank: the class of the blank; a negative number counts from C.
+        from_log_probs: True: the logits are log-probabilities.
         label_prior: (C,) logarithms of priors of the classes, which are subtracted from log-probabilities.
-        star: a label that stands for any class but blank, with the log-probability of the most probable one. Use it for
+        star: a label that matches any class but blank, with the log-probability of the most probable one. Use it for
             text that the model has no symbol for, as whisperX does. None: there is none.
 
     Returns:
-        CTCAlignment(score, labels, scores, spans). Reals are float64 for float64 logits, else float32. Nothing of it is
-        differentiable.
+        CTCAlignment(score, labels, scores, spans). Reals are float64 for float64 logits, else float32. The results are
+        not differentiable.
 
     Raises:
-        TypeError, ValueError: an argument does not fit. On a GPU, labels and lengths are not read back: an invalid label
+        TypeError, ValueError: an argument is invalid. On a GPU, labels and lengths are not read back: an invalid label
             makes that utterance's score NaN.
 
     Examples:
@@ -94,17 +94,17 @@ def ctc_posteriors(
 ) -> Tensor:
     """The probability that a frame belongs to a label, given the labels: CTC's posteriors, a soft alignment.
 
-    What a frame's labels leave of 1 is blank's. The mean over a label's frames is a measure of confidence.
+    The remaining probability of a frame is that of the blank. The mean over a label's frames is a measure of confidence.
 
     Args:
         logits: (B, T, C) or (T, C), as in :func:`ctc_loss`.
         targets: (B, U), (U,) or (sum U_b,), as in :func:`ctc_loss`.
         logit_lengths: (B,) true numbers of frames T_b, 0 to T. None: all T.
         target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U.
-        blank: the blank's class; below 0 it counts from C.
-        from_log_probs: logits are log-probabilities already.
+        blank: the class of the blank; a negative number counts from C.
+        from_log_probs: True: the logits are log-probabilities.
         label_prior: (C,) logarithms of priors of the classes, as in :func:`ctc_loss`.
-        star: a label that stands for any class but blank, as in :func:`ctc_loss`.
+        star: a label that matches any class but blank, as in :func:`ctc_loss`.
 
     Returns:
         (B, T, U) probabilities, or (T, U); for targets of one axis U is their number, of which an utterance uses the first
@@ -112,7 +112,7 @@ def ctc_posteriors(
         of an utterance with a NaN or +inf among its logits. Not differentiable.
 
     Raises:
-        TypeError, ValueError: an argument does not fit.
+        TypeError, ValueError: an argument is invalid.
 
     Examples:
         >>> logits, targets = torch.randn(4, 50, 30), torch.randint(1, 30, (4, 10))

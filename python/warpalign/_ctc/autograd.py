@@ -219,7 +219,7 @@ class Untracked(torch.autograd.Function):
 
 
 def untracked(name: str, inputs: Inputs, settings: Settings) -> tuple[Tensor, ...]:
-    """What the operator of this name returns. Nothing of it is differentiable."""
+    """What the operator of this name returns. The results are not differentiable."""
     logits, *rest = inputs
     logits = logits.detach()
     if is_transforming() or is_forward_mode():

@@ -107,8 +107,8 @@ def ctc_greedy_decode(
         logits: (B, T, C) or (T, C): scores of the classes of each frame, float64, float32, float16 or bfloat16, of any strides.
             Logits (T, B, C) need ``transpose(0, 1)`` alone.
         logit_lengths: (B,) true numbers of frames T_b, 0 to T: integers, as a tensor on the device of logits, a list, a tuple
-            or an array. None: all T. A tensor on a GPU is not read back. Padding is never read.
-        blank: the blank's class; below 0 it counts from C.
+            or an array. None: all T. A tensor on a GPU is not read back. Padding is ignored.
+        blank: the class of the blank; a negative number counts from C.
         from_log_probs: logits are log-probabilities already, which changes the scores alone.
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins.
 
@@ -118,7 +118,7 @@ def ctc_greedy_decode(
         path since the stream began, float64 for float64 logits, else float32.
 
     Raises:
-        TypeError, ValueError: an argument does not fit. On a GPU lengths are clamped.
+        TypeError, ValueError: an argument is invalid. On a GPU lengths are clamped.
 
     Of equal classes the lowest is taken. A frame without any logit above −inf counts as a blank, and the score is −inf. A
     NaN or +inf in a true frame makes that utterance's score NaN, and it has no labels.
@@ -200,8 +200,8 @@ def ctc_beam_decode(
         logit_lengths: (B,) true numbers of frames T_b, 0 to T, as in :func:`ctc_greedy_decode`.
         beam: prefixes of an utterance, 1 to 128.
         n_best: hypotheses that are returned, 1 to beam.
-        blank: the blank's class; below 0 it counts from C.
-        from_log_probs: logits are log-probabilities already.
+        blank: the class of the blank; a negative number counts from C.
+        from_log_probs: True: the logits are log-probabilities.
         beam_threshold: prefixes whose log-probability is more than this below the best one's are left out, too; above 0. None:
             none are.
         language_model: has the methods of :class:`warpalign.Predictor`; its rows are (N, C) log-probabilities of the next
@@ -218,7 +218,7 @@ def ctc_beam_decode(
         float64 for float64 logits, else float32.
 
     Raises:
-        TypeError, ValueError: an argument does not fit. On a GPU lengths are clamped.
+        TypeError, ValueError: an argument is invalid. On a GPU lengths are clamped.
 
     Among equal scores, a prefix that was in the beam before comes first; then new ones by the place of the prefix that they
     extend, by the label's weight, and by its class. A class of −inf cannot be emitted; without any, an utterance has no

@@ -47,8 +47,8 @@ def forward_sum_loss(
         0-d, or (B,) with "none"; float64 for float64 attention, else float32.
 
     Raises:
-        TypeError, ValueError: an argument does not fit.
-        NotImplementedError: the gradient is differentiated again.
+        TypeError, ValueError: an argument is invalid.
+        NotImplementedError: for second derivatives.
 
     Examples:
         >>> attention = torch.randn(2, 60, 20, requires_grad=True)

@@ -38,21 +38,21 @@ def ctc_loss(
 
     Args:
         logits: (B, T, C) or (T, C), float64, float32, float16 or bfloat16, of any strides: ``x.transpose(0, 1)`` of logits
-            (T, B, C) costs nothing. Half types are read as they are; arithmetic is float32 or better.
+            (T, B, C) costs nothing. Half types are read without conversion; arithmetic is float32 or better.
         targets: (B, U) labels, (U,) for one utterance, or (sum U_b,), all labels one after the other, which needs
             ``target_lengths``. Any integer type. A label lies in [0, C) and is not blank, or it is ``star``.
         logit_lengths: (B,) true numbers of frames T_b, 0 to T: integers, as a tensor on the logits' device, a list, a tuple or
             an array. None: all T.
-        target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U. Padding is never read, and its gradient is 0.
+        target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U. Padding is ignored, and its gradient is 0.
             Lengths on a GPU are not read back but clamped into their range.
-        blank: the blank's class; below 0 it counts from C.
-        from_log_probs: logits are log-probabilities already: nothing is normalised, and the gradient is with respect to
+        blank: the class of the blank; a negative number counts from C.
+        from_log_probs: True: the logits are log-probabilities, which are not normalised again, and the gradient is with respect to
             them.
         zero_infinity: the loss of an utterance without any path is 0 instead of inf. Its gradient is 0 in either case.
-        label_prior: (C,) logarithms of priors of the classes, scaled as wanted. They are subtracted from the
+        label_prior: (C,) logarithms of priors of the classes, optionally scaled. They are subtracted from the
             log-probabilities of a path, which makes paths less peaky (Huang et al., arXiv 2406.02560). Losses are not
             differentiated with respect to them.
-        star: a label that stands for any class but blank. Its probability is the sum of theirs (Pratap et al., NeurIPS
+        star: a label that matches any class but blank. Its probability is the sum of theirs (Pratap et al., NeurIPS
             2022). It may be C or more. None: there is none.
         reduction: "none" (B,); "sum"; "mean" over the batch, as in :func:`transducer_loss`; "mean_target": mean of
             loss / max(U_b, 1), which torch calls "mean"; "mean_volume": sum of losses / max(sum of U_b, 1); "mean_frame":
@@ -66,9 +66,9 @@ def ctc_loss(
         (B,), or 0-d with a reduction or for one utterance; float64 for float64 logits, else float32.
 
     Raises:
-        TypeError, ValueError: an argument does not fit. On a GPU, labels and lengths are not read back: an invalid label
+        TypeError, ValueError: an argument is invalid. On a GPU, labels and lengths are not read back: an invalid label
             makes that utterance's loss and gradient NaN.
-        NotImplementedError: the gradient is differentiated again.
+        NotImplementedError: for second derivatives.
 
     A NaN or +inf among an utterance's logits makes its loss and gradient NaN, no other's. A logit of −inf is a class that
     cannot be emitted; gradients stay finite.

@@ -23,10 +23,10 @@ class CTCLoss(nn.Module):
     """:func:`warpalign.ctc_loss` with fixed settings.
 
     Args:
-        blank: the blank's class; below 0 it counts from C.
-        from_log_probs: logits are log-probabilities already.
+        blank: the class of the blank; a negative number counts from C.
+        from_log_probs: True: the logits are log-probabilities.
         zero_infinity: the loss of an utterance without any path is 0 instead of inf.
-        star: a label that stands for any class but blank.
+        star: a label that matches any class but blank.
         reduction: "none", "sum", "mean", "mean_target", "mean_volume" or "mean_frame".
         inplace_grad: the gradient takes the logits' memory.
         batch_invariant: an utterance's results are bitwise identical whatever else is in the batch.

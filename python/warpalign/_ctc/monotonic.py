@@ -69,7 +69,7 @@ def monotonic_alignment_search(
             (B, T, S) needs ``transpose(1, 2)`` alone.
         text_lengths: (B,) true numbers of positions S_b, 0 to S: integers, as a tensor on the scores' device, a list, a tuple
             or an array. None: all S.
-        frame_lengths: (B,) true numbers of frames T_b, 0 to T. None: all T. Padding is never read.
+        frame_lengths: (B,) true numbers of frames T_b, 0 to T. None: all T. Padding is ignored.
         output: "path" or "durations".
 
     Returns:
@@ -78,7 +78,7 @@ def monotonic_alignment_search(
         Not differentiable.
 
     Raises:
-        TypeError, ValueError: an argument does not fit.
+        TypeError, ValueError: an argument is invalid.
 
     Examples:
         >>> scores = torch.randn(2, 5, 20)

@@ -88,7 +88,7 @@ def soft_dtw_barycenter(
             result depends on the other groups. None: one barycenter of all series.
         weights: (n,) numbers >= 0, positive for one series of each group at least. None: all 1.
         x_lengths: (n,) integers, a tensor on the device of X, an array or a list: true lengths, instead of NaN as padding.
-        x_mask: (n, N) bools, True where a time step is missing: it costs 0 against everything.
+        x_mask: (n, N) bools, True where a time step is missing: its cost to every other step is 0.
         init: where the search starts: the weighted "euclidean" mean of the series, each resampled to barycenter_size, or a tensor
             or array (sz, D), (k, sz, D) with groups.
         barycenter_size: time steps of the result. Default: the longest series' (init's, where it is a tensor).
@@ -110,7 +110,7 @@ def soft_dtw_barycenter(
         BarycenterResult(barycenter, losses, converged).
 
     Raises:
-        TypeError, ValueError: an argument does not fit; the message names it.
+        TypeError, ValueError: an argument is invalid; the message names it.
         NotImplementedError: as :func:`warpalign.soft_dtw`.
         ImportError: progress without tqdm.
 

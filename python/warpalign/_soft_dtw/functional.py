@@ -63,13 +63,13 @@ def soft_dtw(
             then both are computed in float32, or float64 where one of them is.
         gamma: smoothing, in units of the cost; finite and >= 0, or a tensor () or (B,) of numbers > 0, which receives a
             gradient too: d value / d gamma is minus the entropy of the distribution of paths. 0 is hard DTW: the value of
-            the best path, the gradient along it; of equally good steps into a cell the diagonal one is taken, then the
-            one from i - 1, then that from j - 1.
-        cost: C[i, j], without an N x M table (gradients are 0 where they do not exist):
+            the best path, the gradient along it; ties are resolved in favour of the diagonal
+            step, then of the step from i - 1.
+        cost: C[i, j], without an N x M matrix (gradients are 0 where they do not exist):
             "sqeuclidean" sum (x - y)^2; "euclidean" its square root; "l1" sum |x - y|; "cosine" 1 - ⟨x, y⟩ / (|x| |y|),
             and 1 against a zero vector; "huber" sum h(x - y) with h(t) = t^2 / 2 for |t| <= 1, else |t| - 1/2.
             Or a function of x (B, N, D) and y (B, M, D) that returns (B, N, M) in their dtype and is differentiable by
-            autograd; half precision comes to it as float32.
+            autograd; half precision is converted to float32 first.
         x_lengths: (B,) integers, a tensor on the same device, an array or a list: true lengths within x, each from 1 to N; a series
             of length 0 has no value. Padding is ignored, and its gradient is exactly 0. A length out of range raises; a tensor on a
             GPU is not read back, and its lengths are clamped into the range.
@@ -88,8 +88,8 @@ def soft_dtw(
         max_slope: of band="itakura", >= 1, by default 2: the parallelogram of slopes max_slope and 1 / max_slope (times
             M / N) from both ends, rounded as tslearn does; holds no path if it is too narrow for the lengths.
         step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
-        x_mask: (B, N) bools, True where a time step is missing: it costs 0 against everything, what it holds is
-            never used, and its gradient is 0.
+        x_mask: (B, N) bools, True where a time step is missing: its cost to every other step is 0, its
+            content is ignored, and its gradient is 0.
         y_mask: (B, M) bools for y.
         normalize: the soft-DTW divergence s(x, y) - (s(x, x) + s(y, y)) / 2 instead of s(x, y): exactly 0 for equal series
             (Blondel, Mensch & Vert, "Differentiable divergences between time series", AISTATS 2021). Three times the work.
@@ -100,8 +100,8 @@ def soft_dtw(
             torch.get_float32_matmul_precision() says, "highest" by default.
         batch_invariant: whether a pair's results are bitwise identical whatever else is in the batch. Without it a GPU sweeps few
             pairs from both ends at once, which takes about half the time and rounds in another order. On a CPU it changes nothing.
-        unbatched: True says that x and y are single series (N, D) and (M, D), and refuses batches. With False, two tensors of
-            one shape (N, D), D > 1, bring a warning, once: they may have been meant for N univariate series.
+        unbatched: True: x and y are single series (N, D) and (M, D), and batches raise an error. With False, two tensors of
+            one shape (N, D), D > 1, cause a warning, once: they may have been meant for N univariate series.
 
     Returns:
         (B,) values; 0-d for unbatched input or with a reduction. float64 for float64 input, else float32, because nothing
@@ -174,11 +174,11 @@ def soft_dtw_alignment(
         x_lengths: (B,) true lengths within x, from 1 to N: integers, as a tensor on the device of x, an array or a list. None: all N.
             Padding is ignored, and its gradient is 0.
         y_lengths: (B,) true lengths within y, from 1 to M. None: all M.
-        bandwidth: radius r >= 0, in time steps, of a band around the diagonal that paths stay in. None: no band.
+        bandwidth: radius r >= 0, in time steps, of a band around the diagonal to which paths are restricted. None: no band.
         band: the kind of band: "sakoe_chiba", "abs", "slanted" or "itakura", as in :func:`soft_dtw`.
         max_slope: the largest slope, >= 1, of band="itakura", which has no bandwidth. None: 2.
         step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
-        x_mask: (B, N) bools, True where a time step is missing: it costs 0 against everything. None: no step is missing.
+        x_mask: (B, N) bools, True where a time step is missing: its cost to every other step is 0. None: no step is missing.
         y_mask: (B, M) bools for y.
         precision: how a GPU multiplies float32: "highest", "high" or "medium", as in :func:`soft_dtw`. None: what
             torch.get_float32_matmul_precision() says.
@@ -239,7 +239,7 @@ def soft_dtw_cost(
         x_lengths: (B,) true numbers of rows, the lengths of the series x, from 1 to N: integers, as a tensor on the device of
             cost_matrix, an array or a list. None: all N. Padding is ignored, and its gradient is 0.
         y_lengths: (B,) true numbers of columns, the lengths of the series y, from 1 to M. None: all M.
-        bandwidth: radius r >= 0, in time steps, of a band around the diagonal that paths stay in; costs outside are ignored.
+        bandwidth: radius r >= 0, in time steps, of a band around the diagonal to which paths are restricted; costs outside are ignored.
             None: no band.
         band: the kind of band: "sakoe_chiba", "abs", "slanted" or "itakura", as in :func:`soft_dtw`.
         max_slope: the largest slope, >= 1, of band="itakura", which has no bandwidth. None: 2.
@@ -300,17 +300,17 @@ def dtw(
         x_lengths: (B,) true lengths within x, from 1 to N: integers, as a tensor on the device of x, an array or a list. None: all N.
             Padding is ignored, and its gradient is 0.
         y_lengths: (B,) true lengths within y, from 1 to M. None: all M.
-        bandwidth: radius r >= 0, in time steps, of a band around the diagonal that paths stay in. None: no band.
+        bandwidth: radius r >= 0, in time steps, of a band around the diagonal to which paths are restricted. None: no band.
         band: the kind of band: "sakoe_chiba", "abs", "slanted" or "itakura", as in :func:`soft_dtw`.
         max_slope: the largest slope, >= 1, of band="itakura", which has no bandwidth. None: 2.
         step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
-        x_mask: (B, N) bools, True where a time step is missing: it costs 0 against everything. None: no step is missing.
+        x_mask: (B, N) bools, True where a time step is missing: its cost to every other step is 0. None: no step is missing.
         y_mask: (B, M) bools for y.
         reduction: "none" (the default) for one value per pair, or their "mean" or "sum".
         precision: how a GPU multiplies float32: "highest", "high" or "medium", as in :func:`soft_dtw`. None: what
             torch.get_float32_matmul_precision() says.
         batch_invariant: whether a pair's results are bitwise identical whatever else is in the batch.
-        unbatched: True says that x and y are single series (N, D) and (M, D), and refuses batches.
+        unbatched: True: x and y are single series (N, D) and (M, D), and batches raise an error.
 
     Returns:
         (B,) costs of the best paths; 0-d for unbatched input or with a reduction.

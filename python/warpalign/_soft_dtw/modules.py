@@ -21,12 +21,12 @@ class SoftDTW(nn.Module):
 
     Args:
         gamma: smoothing, in units of the cost: a number >= 0, or a tensor () or (B,), which becomes a buffer and moves with
-            the module. An nn.Parameter is learnt (but the value alone, lowered, only makes it grow). To anneal a number, assign it
-            between steps: ``loss.gamma = 0.9 * loss.gamma``. A tensor is in the state_dict and a number is not, so that neither
-            kind's state_dict loads into a module of the other.
+            the module. An nn.Parameter is learned; minimising the value alone only increases it. To anneal a number, assign it
+            between steps: ``loss.gamma = 0.9 * loss.gamma``. A tensor is in the state_dict and a number is not, so state
+            dicts of the two kinds are not interchangeable.
         cost: C[i, j]: "sqeuclidean" (the default), "euclidean", "l1", "cosine", "huber", or a function of x (B, N, D) and y
             (B, M, D) that returns (B, N, M), as in :func:`warpalign.soft_dtw`.
-        bandwidth: radius r >= 0, in time steps, of a band around the diagonal that paths stay in. None: no band.
+        bandwidth: radius r >= 0, in time steps, of a band around the diagonal to which paths are restricted. None: no band.
         band: the kind of band: "sakoe_chiba", "abs", "slanted" or "itakura", as in :func:`warpalign.soft_dtw`.
         max_slope: the largest slope, >= 1, of band="itakura", which has no bandwidth. None: 2.
         step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
@@ -35,11 +35,11 @@ class SoftDTW(nn.Module):
         precision: how a GPU multiplies float32: "highest", "high" or "medium", as in :func:`warpalign.soft_dtw`. None: what
             torch.get_float32_matmul_precision() says.
         batch_invariant: whether a pair's results are bitwise identical whatever else is in the batch.
-        unbatched: True says that x and y are single series (N, D) and (M, D), and refuses batches. With False, two tensors of
-            one shape (N, D), D > 1, and one that requires a gradient, bring a warning, once.
+        unbatched: True: x and y are single series (N, D) and (M, D), and batches raise an error. With False, two tensors of
+            one shape (N, D), D > 1, and one that requires a gradient, cause a warning, once.
 
     Raises:
-        TypeError, ValueError: an argument does not fit; a call raises what :func:`warpalign.soft_dtw` raises.
+        TypeError, ValueError: an argument is invalid; a call raises what :func:`warpalign.soft_dtw` raises.
 
     Examples:
         >>> loss = SoftDTW(gamma=0.1, reduction="mean")

@@ -58,7 +58,7 @@ def cdist_soft_dtw(
 ) -> Tensor:
     """Soft-DTW between every series of X and every series of Y.
 
-    No more than `block_size` pairs per device are in memory at once, in a backward pass too: it computes each block again.
+    At most `block_size` pairs per device are in memory at once, also in the backward pass, which recomputes each block.
 
     Args:
         X: n series: a tensor or array (n, N, D); (n, N) for n univariate series (in :func:`warpalign.soft_dtw` (N, D) is
@@ -66,17 +66,17 @@ def cdist_soft_dtw(
             PackedSequence or a nested tensor. Time steps at a series' end whose
             features are all NaN are padding, as in tslearn; NaN elsewhere is an error. Those that a NumPy masked array masks are
             missing. Time comes before features: write X.swapaxes(1, 2) for aeon's and sktime's arrays (n, D, N). Series of one time
-            step with several features bring a warning, once. A data frame is a table with a row per series. float64, float32,
+            step with several features cause a warning, once. A data frame is a table with a row per series. float64, float32,
             float16 or bfloat16; integers in arrays and lists become float64.
         Y: m series, of the same dtype, device and D. Under torch.autocast the dtypes may differ. None: X itself; then only one
             half is computed, and the result is exactly symmetric.
         gamma: smoothing, in units of the cost; finite and >= 0. 0: hard DTW. "auto": tslearn's heuristic for the data X, twice
             the longest length times the squared median distance between (at most 100 of) the time steps: much smoothing.
         normalize: soft-DTW divergences s(x, y) - (s(x, x) + s(y, y)) / 2 instead (Blondel, Mensch & Vert, "Differentiable
-            divergences between time series", AISTATS 2021): not negative but for rounding, exactly 0 for equal series.
+            divergences between time series", AISTATS 2021): nonnegative up to rounding, exactly 0 for equal series.
         x_lengths: (n,) integers, a tensor on the device of X, an array or a list: true lengths, instead of NaN as padding.
         y_lengths: (m,) true lengths of Y; with Y only.
-        x_mask: (n, N) bools, True where a time step is missing: it costs 0 against everything, as in :func:`warpalign.soft_dtw`.
+        x_mask: (n, N) bools, True where a time step is missing: its cost to every other step is 0, as in :func:`warpalign.soft_dtw`.
         y_mask: (m, M) bools for Y; with Y only.
         devices: where to compute, one thread each: ["cuda:0", "cuda:1"] for instance. Default: the device of X.
         block_size: pairs computed at once on each device. Default: at most 4096, fewer for long series.
@@ -92,9 +92,9 @@ def cdist_soft_dtw(
 
     Raises:
         TypeError, ValueError: as :func:`warpalign.soft_dtw`, and for data frames that hold a time step in each row, or series in
-            cells; the message names the argument, and what to write instead.
+            cells; the message names the argument, and the remedy.
         ImportError: progress without tqdm.
-        NotImplementedError: as :func:`warpalign.soft_dtw`; on an attempt to differentiate twice.
+        NotImplementedError: as :func:`warpalign.soft_dtw`; for second derivatives.
 
     Examples:
         >>> X = [torch.randn(50, 3), torch.randn(70, 3), torch.randn(60, 3)]

@@ -58,7 +58,7 @@ def dtw_path(
 ) -> DTWPath:
     """Best paths of hard DTW and their costs.
 
-    Of equally good steps into a cell the diagonal one is taken, then the one from i - 1, then that from j - 1.
+    Ties are resolved in favour of the diagonal step, then of the step from i - 1.
 
     Args:
         x: (B, N, D) series of N time steps with D features, or (N, D) for a single one, as a tensor; or an array, a data frame or a
@@ -70,11 +70,11 @@ def dtw_path(
         x_lengths: (B,) true lengths within x, from 1 to N: integers, as a tensor on the device of x, an array or a list. None: all N.
             Padding is ignored, and its gradient is 0.
         y_lengths: (B,) true lengths within y, from 1 to M. None: all M.
-        bandwidth: radius r >= 0, in time steps, of a band around the diagonal that paths stay in. None: no band.
+        bandwidth: radius r >= 0, in time steps, of a band around the diagonal to which paths are restricted. None: no band.
         band: the kind of band: "sakoe_chiba", "abs", "slanted" or "itakura", as in :func:`soft_dtw`.
         max_slope: the largest slope, >= 1, of band="itakura", which has no bandwidth. None: 2.
         step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
-        x_mask: (B, N) bools, True where a time step is missing: it costs 0 against everything. None: no step is missing.
+        x_mask: (B, N) bools, True where a time step is missing: its cost to every other step is 0. None: no step is missing.
         y_mask: (B, M) bools for y.
         precision: how a GPU multiplies float32: "highest", "high" or "medium", as in :func:`soft_dtw`. None: what
             torch.get_float32_matmul_precision() says.
@@ -128,7 +128,7 @@ def soft_dtw_subsequence(
     step_penalty: float = 0.0,
     with_match: bool = True,
 ) -> SoftDTWSubsequence:
-    """The query sought within the series: alignments that begin and end anywhere in the series.
+    """Subsequence soft-DTW: alignments of a query that begin and end anywhere in a series.
 
     A path begins at any (0, j) and ends at any (N-1, k), j <= k; every such path counts once. end_values[k] is the soft
     minimum of the paths that end at k, R[N-1, k], and value that of all paths, softmin_gamma over k of end_values[k].
@@ -136,13 +136,13 @@ def soft_dtw_subsequence(
     Args:
         query: (B, N, D), (1, N, D) for one query in B series, or (N, D): a tensor, an array, a data frame or a list of series.
         series: (B, M, D), (1, M, D) or (M, D), in the same forms.
-        gamma: smoothing, in units of the cost; finite and >= 0, no tensor. 0: the best match alone.
-        cost: a name as in :func:`soft_dtw`, no function.
+        gamma: smoothing, in units of the cost; finite and >= 0, not a tensor. 0: only the best match.
+        cost: a name as in :func:`soft_dtw`; functions are not supported.
         query_lengths: (B,) true lengths of the queries, from 1 to N: integers, as a tensor on the device of query, an array or a
             list. None: all N.
         series_lengths: (B,) true lengths of the series, from 1 to M; end_values after them are inf. None: all M.
         step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
-        with_match: whether to look for the best match too, which takes about as long again as value and gradient.
+        with_match: whether to look for the best match too, which takes about as long as value and gradient.
 
     Returns:
         SoftDTWSubsequence(value (B,), end_values (B, M), match (B, 2) or None). The value is differentiable in query and
@@ -151,7 +151,7 @@ def soft_dtw_subsequence(
 
     Raises:
         TypeError, ValueError: as :func:`soft_dtw`.
-        NotImplementedError: on an attempt to differentiate twice, or in forward mode.
+        NotImplementedError: for second derivatives, or in forward mode.
 
     Examples:
         >>> series = torch.randn(500, 3)

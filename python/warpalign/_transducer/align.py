@@ -28,10 +28,10 @@ from warpalign._transducer.settings import BigBlanks, Settings, as_keywords
 
 
 class TransducerPosteriors(NamedTuple):
-    """How probable each arc is, given the logits and the labels: the sum of the probabilities of the paths through it.
+    """The posterior probability of each arc, given the logits and the labels: the sum of the probabilities of the paths through it.
 
     Rows are (B, T, U+1): with packed logits (N,), for one utterance (T, U+1). Padding has 0. The sum of ``blank``, ``label``
-    and ``big_blank`` at a node is the probability that a path comes through it.
+    and ``big_blank`` at a node is the probability that a path visits it.
     """
 
     blank: Tensor
@@ -45,7 +45,7 @@ class TransducerPosteriors(NamedTuple):
 
 
 class TransducerAlignment(NamedTuple):
-    """The best path of every utterance. Integers are int32; -1 stands in the padding, and everywhere without a path."""
+    """The best path of every utterance. Integers are int32; -1 in the padding, and for utterances without a path."""
 
     score: Tensor
     """(B,): the log of the best path's weight. -inf without a path."""
@@ -76,11 +76,11 @@ def transducer_align(
     packed: bool = False,
     posteriors: bool = False,
 ) -> TransducerAlignment:
-    """When a transducer emits each label: the best path through its lattice, and the posteriors of its arcs.
+    """Alignment of labels to frames by a transducer: the best path through its lattice, and the posteriors of its arcs.
 
     The lattice is that of :func:`transducer_loss`, or with durations that of :func:`tdt_loss`. The best path has the largest
-    sum of arc weights. Ties between paths are decided from their end: a blank goes before a
-    label, and a longer arc before a shorter one. So labels stand as early as they can.
+    sum of arc weights. Ties between paths are resolved from their end: blanks before labels,
+    and longer arcs before shorter ones. Labels are therefore emitted as early as possible.
 
     Sources: Viterbi, "Error bounds for convolutional codes and an asymptotically optimum decoding algorithm" (1967); Graves,
     "Sequence transduction with recurrent neural networks" (2012), section 2.4.
@@ -95,23 +95,23 @@ def transducer_align(
         target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U. Padding is ignored.
         duration_logits: (B, T, U+1, D), (T, U+1, D), or with ``packed`` (N, D), with ``durations``. None: they are the last
             D columns of ``logits``, as in :func:`tdt_loss`.
-        durations: the D different numbers of frames of a TDT model, 0 to 64, at most 16. None: the model is no TDT model.
+        durations: the D different numbers of frames of a TDT model, 0 to 64, at most 16. None: the model is not a TDT model.
         blank: the blank's column; below 0 it counts from V.
         big_blanks: the frames that each big blank consumes, in the columns blank−1, blank−2, ..., or {column: frames}; not with
             durations.
         sigma: logit under-normalisation: subtracted from every arc's log-probability.
         penalties: for late labels, the end of an utterance and unknown labels: :class:`TransducerPenalties`. None: no penalty.
-        from_log_probs: logits are log-probabilities already.
+        from_log_probs: True: the logits are log-probabilities.
         packed: row (t, u) of utterance b is row offset_b + t (U_b + 1) + u of (N, V), N = sum of T_b (U_b + 1). Both lengths
             are needed.
         posteriors: whether to compute them; they take the time and the memory of a loss with its gradient's lattice.
 
     Returns:
         TransducerAlignment. Reals are float64 for float64 logits, else float32. For one utterance the batch axis is left out.
-        Nothing of it is differentiable: the gradient of a loss is made of posteriors already.
+        The results are not differentiable.
 
     Raises:
-        TypeError, ValueError: an argument does not fit. On a GPU, labels and lengths are not read back: an invalid label
+        TypeError, ValueError: an argument is invalid. On a GPU, labels and lengths are not read back: an invalid label
             makes that utterance's score and posteriors NaN.
 
     A NaN or +inf among an utterance's logits makes its score and posteriors NaN, no other's.

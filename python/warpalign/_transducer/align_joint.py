@@ -40,7 +40,7 @@ def transducer_align_from_joint(
     posteriors: bool = False,
     workspace_limit: int = WORKSPACE_LIMIT,
 ) -> TransducerAlignment:
-    """When a joint network emits each label: :func:`transducer_align` of its logits, which are never in memory as a whole.
+    """Alignment of labels to frames by a joint network: :func:`transducer_align` of its logits, which are never stored as a whole.
 
     The joint network is that of :func:`transducer_loss_from_joint`. Its logits are computed for a few frames at a time, and
     of each node the columns of its arcs are kept: blank, label, big blanks, durations.
@@ -51,7 +51,7 @@ def transducer_align_from_joint(
 
     Args:
         encoder_out: (B, T, H), or (T, H) for one utterance: outputs of the encoder; float64, float32, float16 or bfloat16.
-            Half types are widened to float32.
+            Half types are converted to float32.
         predictor_out: (B, U+1, H), or (U+1, H): outputs of the predictor, of the dtype of encoder_out.
         targets: (B, U) labels, (U,) for one utterance, or (sum U_b,), all labels one after the other, which needs
             ``target_lengths``. Any integer type.
@@ -65,10 +65,10 @@ def transducer_align_from_joint(
         workspace_limit: bytes of the logits that are in memory at once. Less means smaller chunks of frames, and more time.
 
     Returns:
-        :class:`TransducerAlignment`, as of :func:`transducer_align`. Nothing of it is differentiable.
+        :class:`TransducerAlignment`, as of :func:`transducer_align`. The results are not differentiable.
 
     Raises:
-        TypeError, ValueError: an argument does not fit. On a GPU, labels and lengths are not read back: an invalid label
+        TypeError, ValueError: an argument is invalid. On a GPU, labels and lengths are not read back: an invalid label
             makes that utterance's score and posteriors NaN.
 
     Examples:

@@ -95,47 +95,49 @@ def transducer_beam_decode(
 ) -> list[Hypotheses]:
     """Beam search for RNN-T, multi-blank RNN-T and TDT, of a whole batch or a stream's chunk.
 
-    Every hypothesis is at a frame of its own. A step takes all arcs out of those at an utterance's earliest frame. The best
+    Every hypothesis has its own current frame. A step expands all hypotheses at the earliest frame of an utterance. The best
     ``beam`` of those that lead to later frames, or have waited there, go on. So do the best ``beam`` of those that are still
-    at this frame, as far as they are better. Hypotheses of the same labels at the same frame become one. Because the earliest go first, all paths to a frame are there before any leaves it, with big blanks and durations
+    at this frame, as far as they are better. Hypotheses with the same labels at the same frame are merged. Because the earliest go
+    first, all paths to a frame are there before any leaves it, with big blanks and durations
     too: a beam that is wide enough is exact.
 
     Source: prefixes and their sums: Graves, "Sequence transduction with recurrent neural networks" (2012), section 2.6.
 
     Args:
-        encoder_out: (B, T, H): outputs of the encoder; float64, float32, float16 or bfloat16. Half types are widened to
-            float32.
+        encoder_out: (B, T, H): outputs of the encoder; float64, float32, float16 or bfloat16. Half types are converted
+            to float32.
         encoder_lengths: (B,) true numbers of frames, 0 to T: integers, as a tensor on the device of encoder_out, a list, a
             tuple or an array. None: all T. A tensor on a GPU is not read back.
         predictor: has ``initial_state(batch)`` and ``step(tokens, state)``: :class:`warpalign.transducer.Predictor`.
-        joint: :class:`warpalign.JointWeights`, which warpalign's own kernels run, or :class:`warpalign.JointFunction`, a
+        joint: :class:`warpalign.JointWeights`, which warpalign's kernels evaluate, or :class:`warpalign.JointFunction`, a
             joint network of any form. It says which columns are the blank, big blanks and durations.
-        beam: hypotheses of an utterance, 1 to 16. The search looks at the ``beam`` best labels of a hypothesis.
+        beam: hypotheses of an utterance, 1 to 16. The search considers the ``beam`` best labels of a hypothesis.
         n_best: hypotheses that are returned, 1 to beam.
         merge: the score of a hypothesis that several paths lead to: "sum" of their probabilities, or the largest, "max".
-        score_norm: hypotheses are ordered by score / (labels + 1) in the end. False: by score.
+        score_norm: hypotheses are ranked by score / (labels + 1) at the end. False: by score.
         language_model: has the methods of a predictor; its rows are (N, V) log-probabilities of the next label, for all
-            columns that are no durations. Those of blanks are not looked at.
+            columns that are no durations. Those of blanks are ignored.
         lm_weight: what they are multiplied by, before they are added to the labels' scores.
         start_id: the token that the predictor reads first. None: blank.
-        max_symbols_per_frame: after so many labels in one frame a hypothesis goes on to the next frame.
+        max_symbols_per_frame: the maximum number of labels per frame, after which a hypothesis advances to the next frame.
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins. The beam must be the same.
-        steps_per_round: on a GPU the host looks every so many steps whether all hypotheses have ended.
+        steps_per_round: on a GPU, the number of steps after which the host checks whether all hypotheses have ended.
         cuda_graph: on a GPU the first ``steps_per_round`` steps run as they do without it. Then as many are captured in a
             CUDA graph, which does all others. Every step of the predictor and of the language model must launch the same
-            work, on tensors of the same shapes, and must not wait for the device.
+            work, on tensors of the same shapes, and must not synchronise.
 
     Returns:
-        As many Hypotheses as ``n_best`` says, the best first, each with all tokens since the stream began. Where an utterance has fewer hypotheses, a score is −inf and the length 0. Frames and durations are those of
+        As many Hypotheses as ``n_best`` says, the best first, each with all tokens since the stream began. Where an utterance has
+        fewer hypotheses, a score is −inf and the length 0. Frames and durations are those of
         the best path. Scores are log-probabilities, with the language model's part, before ``score_norm``.
 
     Raises:
-        TypeError, ValueError: an argument does not fit. On a GPU lengths are clamped.
+        TypeError, ValueError: an argument is invalid. On a GPU lengths are clamped.
         IndexError: as :func:`warpalign.transducer_greedy_decode`.
         RuntimeError: a step of the predictor, the language model or the joint function cannot be captured.
 
-    An arc whose weight is −inf or NaN does not exist. With ``JointWeights`` no number depends on the rest of the batch, as
-    far as the predictor's do not.
+    An arc whose weight is −inf or NaN is ignored. With ``JointWeights`` no result depends on the rest of the batch, provided
+    that the predictor's outputs do not.
 
     Examples:
         >>> class LastToken(torch.nn.Embedding):

@@ -174,7 +174,7 @@ def _check_encoder(encoder: object) -> Tensor:
 
 
 def _check_joint(given: object, encoder: Tensor) -> tuple[JointWeights | JointFunction, Columns]:
-    """The joint network as kernels take it, and what its columns mean."""
+    """The joint network as kernels take it, and the meaning of its columns."""
     if isinstance(given, JointFunction):
         if not callable(given.function):
             raise TypeError(f"joint.function: expected a function, got {type(given.function).__name__}")

@@ -63,7 +63,7 @@ def transducer_loss(
 
     Args:
         logits: (B, T, U+1, V), (T, U+1, V), or with ``packed`` (N, V), float64, float32, float16 or bfloat16. Any strides
-            but the last, which is 1. Half types are read as they are and summed in float32.
+            but the last, which is 1. Half types are read without conversion and summed in float32.
         targets: (B, U) labels, (U,) for one utterance, or (sum U_b,), all labels one after the other, which needs
             ``target_lengths``. Any integer type. A label lies in [0, V) and is not the column of a blank.
         logit_lengths: (B,) true numbers of frames T_b, 0 to T: integers, as a tensor on the logits' device, a list, a tuple or
@@ -74,12 +74,12 @@ def transducer_loss(
         big_blanks: the frames that each big blank consumes, 2 to 64; at most 8 of them. Their columns are blank−1, blank−2,
             ..., as in NeMo; a dict {column: frames} names other columns. (2, 4, 8) with sigma = 0.05 is the paper's setting.
         sigma: logit under-normalisation: subtracted from every arc's log-probability.
-        fastemit_lambda: FastEmit (arXiv 2010.11148): the gradient counts label arcs 1 + lambda times. The loss is unchanged.
+        fastemit_lambda: FastEmit (arXiv 2010.11148): the gradient of label arcs is scaled by 1 + lambda. The loss is unchanged.
         penalties: for late labels, the end of an utterance and unknown labels: :class:`TransducerPenalties`. None: no penalty.
         clamp: every entry of the gradient of a loss is clipped to [−clamp, clamp], before it is multiplied by the upstream
             gradient. None: not clipped.
         zero_infinity: the loss of an utterance without any path is 0 instead of inf. Its gradient is 0 in either case.
-        from_log_probs: logits are log-probabilities already, and the gradient is with respect to them.
+        from_log_probs: True: the logits are log-probabilities, and the gradient is with respect to them.
         packed: row (t, u) of utterance b is row offset_b + t (U_b + 1) + u of (N, V), N = sum of T_b (U_b + 1). Both lengths
             are needed.
         inplace_grad: the gradient is written into the logits' memory in the backward pass, which saves their size. Logits must be
@@ -91,9 +91,9 @@ def transducer_loss(
         (B,), or 0-d with a reduction or for one utterance; float64 for float64 logits, else float32.
 
     Raises:
-        TypeError, ValueError: an argument does not fit. On a GPU, labels and lengths are not read back: an invalid label
+        TypeError, ValueError: an argument is invalid. On a GPU, labels and lengths are not read back: an invalid label
             makes that utterance's loss and gradient NaN.
-        NotImplementedError: the gradient is differentiated again.
+        NotImplementedError: for second derivatives.
 
     A NaN or +inf among an utterance's logits makes its loss and gradient NaN, no other's.
 
@@ -142,7 +142,7 @@ def tdt_loss(
 ) -> Tensor:
     """Token-and-duration transducer (TDT) loss, from a joint network's logits of labels and of durations.
 
-    As :func:`transducer_loss`, but every arc consumes as many frames as its duration says: a blank leads from (t, u) to
+    As :func:`transducer_loss`, but every arc consumes as many frames as its duration: a blank leads from (t, u) to
     (t+d, u) for each d > 0 of ``durations``, a label to (t+d, u+1) for each d. The weight of an arc is the label's
     log-softmax less ``sigma``, plus the duration's log-softmax.
 
@@ -162,17 +162,17 @@ def tdt_loss(
         durations: D different numbers of frames, 0 to 64, one of them above 0; at most 16.
         blank: the blank's column; below 0 it counts from V.
         sigma: logit under-normalisation: subtracted from every arc's log-probability.
-        omega: the probability that an utterance's loss is plain RNN-T's on the label logits, with sigma = 0 and a gradient
+        omega: the probability that the loss of an utterance is the RNN-T loss of its label logits, with sigma = 0 and a gradient
             of 0 with respect to its duration logits. Drawn per utterance, on the logits' device; under torch.func.vmap as its
             ``randomness`` says.
         generator: draws omega: a torch.Generator, or an int, which seeds a new one for the call. None: torch's own generator.
-        fastemit_lambda: FastEmit (arXiv 2010.11148): the gradient counts label arcs 1 + lambda times. The loss is unchanged.
+        fastemit_lambda: FastEmit (arXiv 2010.11148): the gradient of label arcs is scaled by 1 + lambda. The loss is unchanged.
         penalties: for late labels and the end of an utterance: :class:`TransducerPenalties`, without a wildcard. None: no
             penalty.
         clamp: every entry of a loss's gradient with respect to the label logits is clipped to [−clamp, clamp]. None: not
             clipped.
         zero_infinity: the loss of an utterance without any path is 0 instead of inf. Its gradient is 0 in either case.
-        from_log_probs: the logits are log-probabilities already, and the gradient is with respect to them.
+        from_log_probs: True: the logits are log-probabilities, and the gradient is with respect to them.
         packed: row (t, u) of utterance b is row offset_b + t (U_b + 1) + u of (N, V) and (N, D), N = sum of T_b (U_b + 1).
             Both lengths are needed.
         inplace_grad: the gradient is written into the logits' memory in the backward pass, as in :func:`transducer_loss`.
@@ -183,9 +183,9 @@ def tdt_loss(
         (B,), or 0-d with a reduction or for one utterance; float64 for float64 logits, else float32.
 
     Raises:
-        TypeError, ValueError: an argument does not fit. On a GPU, labels and lengths are not read back: an invalid label
+        TypeError, ValueError: an argument is invalid. On a GPU, labels and lengths are not read back: an invalid label
             makes that utterance's loss and gradient NaN.
-        NotImplementedError: the gradient is differentiated again.
+        NotImplementedError: for second derivatives.
 
     Examples:
         >>> logits = torch.randn(4, 50, 11, 30 + 5, requires_grad=True)

@@ -52,7 +52,7 @@ def transducer_greedy_decode(
     labels_per_round: int = 8,
     cuda_graph: bool = False,
 ) -> Hypotheses:
-    """Greedy search: the best arc of every frame, for RNN-T, multi-blank RNN-T and TDT, of a whole batch or a stream's chunk.
+    """Greedy search: the best arc at every node, for RNN-T, multi-blank RNN-T and TDT, of a whole batch or a stream's chunk.
 
     Every step takes each utterance along blanks to its next label, in one launch; then the predictor reads all new labels.
     So a batch takes as many steps as its longest hypothesis has labels, not as it has frames.
@@ -60,33 +60,33 @@ def transducer_greedy_decode(
     Source: label-looping, Bataev et al., arXiv 2406.06220.
 
     Args:
-        encoder_out: (B, T, H): outputs of the encoder; float64, float32, float16 or bfloat16. Half types are widened to
-            float32.
+        encoder_out: (B, T, H): outputs of the encoder; float64, float32, float16 or bfloat16. Half types are converted
+            to float32.
         encoder_lengths: (B,) true numbers of frames, 0 to T: integers, as a tensor on the device of encoder_out, a list, a
             tuple or an array. None: all T. A tensor on a GPU is not read back.
         predictor: has ``initial_state(batch)`` and ``step(tokens, state)``: :class:`warpalign.transducer.Predictor`.
-        joint: :class:`warpalign.JointWeights`, which warpalign's own kernels run, or :class:`warpalign.JointFunction`, a
+        joint: :class:`warpalign.JointWeights`, which warpalign's kernels evaluate, or :class:`warpalign.JointFunction`, a
             joint network of any form. It says which columns are the blank, big blanks and durations.
         start_id: the token that the predictor reads first. None: blank.
-        max_symbols_per_frame: after so many labels in one frame the search goes on to the next frame.
+        max_symbols_per_frame: the maximum number of labels per frame, after which the search advances to the next frame.
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins.
-        labels_per_round: on a GPU the host looks every so many steps whether all utterances have ended.
+        labels_per_round: on a GPU, the number of steps after which the host checks whether all utterances have ended.
         cuda_graph: on a GPU the first ``labels_per_round`` steps run as they do without it. Then as many are captured in a
             CUDA graph, which does all others. Every step of the predictor must launch the same work, on tensors of the same
-            shapes, and must not wait for the device.
+            shapes, and must not synchronise.
 
     Returns:
-        :class:`warpalign.transducer.Hypotheses` of this chunk's tokens. Scores add up the log-probabilities of all
-        labels, blanks and durations taken since the stream began.
+        :class:`warpalign.transducer.Hypotheses` of this chunk's tokens. Scores are sums of the log-probabilities of
+        all labels, blanks and durations since the beginning of the stream.
 
     Raises:
-        TypeError, ValueError: an argument does not fit. On a GPU lengths are clamped.
+        TypeError, ValueError: an argument is invalid. On a GPU lengths are clamped.
         IndexError: the predictor has no row for a label, as where the joint network of a TDT model has no ``durations``.
         RuntimeError: a step of the predictor or of the joint function cannot be captured.
 
     Ties go to the lowest column. NaN counts as −inf. A frame without any score above −inf counts as a blank. A blank or a
-    duration that leads beyond the end skips the first frames of the stream's next chunk. With ``JointWeights`` no number
-    depends on the rest of the batch, as far as the predictor's do not.
+    duration that leads beyond the end skips the first frames of the stream's next chunk. With ``JointWeights`` no result
+    depends on the rest of the batch, provided that the predictor's outputs do not.
 
     Examples:
         >>> class LastToken(torch.nn.Embedding):

@@ -84,7 +84,7 @@ def transducer_loss_from_joint(
             and the backward pass draw the same mask, which is never in memory.
         generator: draws the random numbers of omega and dropout: a torch.Generator, or an int, which seeds a new one for the
             call. None: torch's own generator.
-        fastemit_lambda: FastEmit (arXiv 2010.11148): the gradient counts label arcs 1 + lambda times. The loss is unchanged.
+        fastemit_lambda: FastEmit (arXiv 2010.11148): the gradient of label arcs is scaled by 1 + lambda. The loss is unchanged.
         penalties: for late labels, the end of an utterance and unknown labels: :class:`TransducerPenalties`. None: no penalty.
         clamp: every entry of a loss's gradient with respect to the logits is clipped to [−clamp, clamp]. None: not clipped.
         zero_infinity: the loss of an utterance without any path is 0 instead of inf. Its gradient is 0 in either case.
@@ -106,8 +106,8 @@ def transducer_loss_from_joint(
         (B,), or 0-d with a reduction or for one utterance; float64 for float64 tensors, else float32.
 
     Raises:
-        TypeError, ValueError: an argument does not fit, or FSDP has sharded the weight alone.
-        NotImplementedError: the gradient is differentiated again.
+        TypeError, ValueError: an argument is invalid, or FSDP has sharded the weight alone.
+        NotImplementedError: for second derivatives.
 
     Examples:
         >>> encoder_out = torch.randn(4, 50, 64, requires_grad=True)
@@ -158,26 +158,26 @@ _LOSS_DEFAULTS = transducer_loss_from_joint.__kwdefaults__ or {}
 
 
 class TransducerJointLoss(nn.Module):
-    """:func:`warpalign.transducer_loss_from_joint` with an output layer of its own and fixed settings.
+    """:func:`warpalign.transducer_loss_from_joint` as a module that owns the output layer, with fixed settings.
 
     The module also decodes and aligns, with the joint network that it trains: :meth:`greedy_decode`, :meth:`beam_decode`
     and :meth:`align`.
 
     Args:
         hidden: H, the last axis of the outputs of encoder and predictor.
-        vocabulary: V, the number of all labels with blank and big blanks. With ``durations`` the layer has D rows more.
+        vocabulary: V, the number of all labels with blank and big blanks. With ``durations`` the layer has D additional rows.
         bias: whether the output layer has one.
         device: the device of the output layer. None: torch's default.
         dtype: the dtype of the output layer: float64, float32, float16 or bfloat16. None: torch's default.
         activation: "relu" or "tanh", of the joint network.
         blank: the column of the blank; below 0 it counts from V.
-        durations: the D different numbers of frames of a TDT model, 0 to 64, at most 16. None: the model is no TDT model.
+        durations: the D different numbers of frames of a TDT model, 0 to 64, at most 16. None: the model is not a TDT model.
         big_blanks: the frames that each big blank consumes, in the columns blank−1, blank−2, ..., or {column: frames}.
         sigma: logit under-normalisation: subtracted from every arc's log-probability.
-        omega: the probability that an utterance's loss is plain RNN-T's; only with ``durations``. 0 in evaluation mode.
-        dropout: the probability that a hidden number becomes 0. 0 in evaluation mode.
+        omega: the probability that the loss of an utterance is the RNN-T loss; only with ``durations``. 0 in evaluation mode.
+        dropout: the probability that a hidden value is set to 0. 0 in evaluation mode.
         generator: draws the random numbers of omega and dropout. None: torch's own generator.
-        fastemit_lambda: FastEmit: the gradient counts label arcs 1 + lambda times.
+        fastemit_lambda: FastEmit: the gradient of label arcs is scaled by 1 + lambda.
         penalties: for late labels, the end of an utterance and unknown labels: :class:`TransducerPenalties`. None: no penalty.
         clamp: every entry of a loss's gradient with respect to the logits is clipped to [−clamp, clamp]. None: not clipped.
         zero_infinity: the loss of an utterance without any path is 0 instead of inf.
@@ -250,7 +250,7 @@ class TransducerJointLoss(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the output layer anew."""
+        """Initialises the output layer again."""
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.weight.shape[1])

@@ -33,7 +33,7 @@ def check_activation(activation: object, name: str = "activation") -> int:
 
 
 def check_joint(given: object) -> tuple[JointWeights, int, Columns]:
-    """The joint network with tensors of matching shapes, its activation's number, and what its columns mean."""
+    """The joint network with tensors of matching shapes, its activation's number, and the meaning of its columns."""
     if not isinstance(given, JointWeights):
         remedy = ": write JointWeights(weight, bias)" if isinstance(given, Tensor) else ""
         raise TypeError(f"joint: expected JointWeights, got {type(given).__name__}{remedy}")

@@ -11,10 +11,10 @@ from warpalign._transducer.settings import BigBlanks, TransducerActivation
 
 
 class JointWeights(NamedTuple):
-    """A joint network logits = weight · activation(encoder_out + predictor_out) + bias, and what its columns mean.
+    """A joint network logits = weight · activation(encoder_out + predictor_out) + bias, and the meaning of its columns.
 
-    The loss, the alignment and the decoders take the same object, so that none of them can be told another blank or
-    other durations than the model was trained with.
+    The loss, the alignment and the decoders take the same object, so that all of them use the blank and the
+    durations that the model was trained with.
     """
 
     weight: Tensor
@@ -27,7 +27,7 @@ class JointWeights(NamedTuple):
     blank: int = -1
     """The column of the blank; below 0 it counts from V."""
     durations: Sequence[int] | None = None
-    """The D different numbers of frames of a TDT model, 0 to 64, at most 16. None: the model is no TDT model."""
+    """The D different numbers of frames of a TDT model, 0 to 64, at most 16. None: the model is not a TDT model."""
     big_blanks: BigBlanks = ()
     """The frames that each big blank consumes, or {column: frames}, as in :func:`warpalign.transducer_loss`."""
 

@@ -38,11 +38,11 @@ class TransducerLoss(_Loss):
         blank: the blank's column; below 0 it counts from V.
         big_blanks: the frames that each big blank consumes, in the columns blank−1, blank−2, ..., or {column: frames}.
         sigma: logit under-normalisation: subtracted from every arc's log-probability.
-        fastemit_lambda: FastEmit: the gradient counts label arcs 1 + lambda times.
+        fastemit_lambda: FastEmit: the gradient of label arcs is scaled by 1 + lambda.
         penalties: for late labels, the end of an utterance and unknown labels. None: no penalty.
         clamp: every entry of the gradient of a loss is clipped to [−clamp, clamp]. None: not clipped.
         zero_infinity: the loss of an utterance without any path is 0 instead of inf.
-        from_log_probs: logits are log-probabilities already.
+        from_log_probs: True: the logits are log-probabilities.
         packed: logits are rows (N, V) without padding.
         inplace_grad: the gradient is written into the logits' memory in the backward pass.
         reduction: "none", "sum", "mean", "mean_target", "mean_volume" or "mean_frame".
@@ -99,14 +99,14 @@ class TDTLoss(_Loss):
         durations: D different numbers of frames, 0 to 64, one of them above 0; at most 16.
         blank: the blank's column; below 0 it counts from V.
         sigma: logit under-normalisation: subtracted from every arc's log-probability.
-        omega: the probability that an utterance's loss is plain RNN-T's on the label logits. 0 in evaluation mode.
+        omega: the probability that the loss of an utterance is the RNN-T loss of its label logits. 0 in evaluation mode.
         generator: draws omega. None: torch's own generator.
-        fastemit_lambda: FastEmit: the gradient counts label arcs 1 + lambda times.
+        fastemit_lambda: FastEmit: the gradient of label arcs is scaled by 1 + lambda.
         penalties: for late labels and the end of an utterance. None: no penalty.
         clamp: every entry of a loss's gradient with respect to the label logits is clipped to [−clamp, clamp]. None: not
             clipped.
         zero_infinity: the loss of an utterance without any path is 0 instead of inf.
-        from_log_probs: the logits are log-probabilities already.
+        from_log_probs: True: the logits are log-probabilities.
         packed: logits are rows (N, V) and (N, D) without padding.
         inplace_grad: the gradient is written into the logits' memory in the backward pass.
         reduction: "none", "sum", "mean", "mean_target", "mean_volume" or "mean_frame".

@@ -25,7 +25,7 @@ class TransducerPenalties:
         star_penalty: blanks after a wildcard have the weight log(star_penalty) instead of their own; above 0.
 
     Raises:
-        TypeError, ValueError: a value that does not fit, by its name. The functions that take penalties refuse a wildcard that
+        TypeError, ValueError: an invalid value; the message names it. The functions that take penalties refuse a wildcard that
             is the column of a blank, and one with durations.
 
     Examples:

@@ -74,15 +74,15 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
 ) -> Tensor | SinkhornDivergenceResult:
     """Sinkhorn divergence between weighted point sets: OT(x, y) − OT(x, x)/2 − OT(y, y)/2, and ε/2 (Σa − Σb)² with rho.
 
-    OT is the value of :func:`warpalign.transport.sinkhorn`, on its own not the smallest for equal sets. The divergence is 0
+    OT is the value of :func:`warpalign.transport.sinkhorn`, which is not minimal for equal sets. The divergence is 0
     for equal sets, exactly so where they are bitwise identical, and >= 0 where exp(−C / epsilon) is a positive kernel
-    ("sqeuclidean", "euclidean", "l1"). It costs three problems, of which the two with themselves converge fast.
+    ("sqeuclidean", "euclidean", "l1"). It solves three problems, of which the two of a set with itself converge fast.
 
     Sources: Feydy et al., "Interpolating between optimal transport and MMD using Sinkhorn divergences", AISTATS 2019,
     equation 3; Séjourné et al., "Sinkhorn divergences for unbalanced optimal transport", arXiv 1910.12958, equation 9 (rho).
 
     Args:
-        x: (B, N, D) or (N, D) points, float64, float32, float16 or bfloat16. Half types are widened to float32. A batch of
+        x: (B, N, D) or (N, D) points, float64, float32, float16 or bfloat16. Half types are converted to float32. A batch of
             1 is repeated.
         y: (B, M, D) or (M, D) points of the dtype of x.
         epsilon: the regularisation strength in units of the cost, a number > 0, or a tensor () or (B,), which may require a gradient.
@@ -217,7 +217,7 @@ class SinkhornDivergence(nn.Module):
         batch_invariant: True: a problem's results are bitwise identical whatever else is in the batch. On a CPU they always are.
 
     Raises:
-        TypeError, ValueError: an argument does not fit; a call raises what
+        TypeError, ValueError: an argument is invalid; a call raises what
             :func:`warpalign.transport.sinkhorn_divergence` raises.
 
     Examples:

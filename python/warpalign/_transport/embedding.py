@@ -48,7 +48,7 @@ def joint_embedding(
         largest is positive. No gradient.
 
     Raises:
-        TypeError, ValueError: an argument does not fit.
+        TypeError, ValueError: an argument is invalid.
 
     Examples:
         >>> x = torch.randn(50, 4)

@@ -84,7 +84,7 @@ def sinkhorn(
     problems", Math. Comp. 2018; Benamou et al., "Iterative Bregman projections", SISC 2015, section 5 (partial).
 
     Args:
-        x: (B, N, D) or (N, D) points, float64, float32, float16 or bfloat16. Half types are widened to float32. A batch of
+        x: (B, N, D) or (N, D) points, float64, float32, float16 or bfloat16. Half types are converted to float32. A batch of
             1 is repeated. None with a cost_matrix.
         y: (B, M, D) or (M, D) points of the dtype of x.
         epsilon: the regularisation strength, POT's ``reg``, in units of the cost: a number > 0, or a tensor () or
@@ -119,7 +119,7 @@ def sinkhorn(
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
         storage: "half": costs are rounded to float16 and stored as such. All results are exactly those of the
             rounded costs, in float32, and gradients pass through the rounding. A float16 cost_matrix is used as it is, and no
-            float32 table is made. A finite cost beyond 65504 makes its problem NaN; ``cost_normalization`` brings costs into range. Not
+            float32 matrix is stored. A finite cost beyond 65504 makes its problem NaN; ``cost_normalization`` scales costs into range. Not
             available for a named cost of points, nor for float64. None: costs are not rounded.
         precision: how a GPU may multiply float32, as in :func:`warpalign.soft_dtw`: "highest", "high", "medium", or None for torch's
             setting. It concerns "sqeuclidean" of five features or more, whose points are rounded once. It changes nothing on a CPU.
@@ -129,7 +129,7 @@ def sinkhorn(
         SinkhornResult(value, linear, f, g, plan, converged, error, iterations); float64 for float64 input, else float32.
         value, linear, f and g are differentiable with respect to points, costs, weights and epsilon, the value twice. Gradients use
         implicit differentiation instead of backpropagating through the iterations: the value's comes with it (envelope theorem); the
-        others, and second derivatives, solve a linear system by conjugate gradients, in at most max_iter steps and without an N × M table.
+        others, and second derivatives, solve a linear system by conjugate gradients, in at most max_iter steps and without an N × M matrix.
         Potentials of balanced transport are determined up to a constant; their gradients are those of the pair with equal means. The
         potential of a point without weight has no gradient. A problem with NaN among its costs becomes NaN alone. Where a point
         with weight reaches nothing, the value is inf.

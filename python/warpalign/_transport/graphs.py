@@ -40,7 +40,7 @@ def knn_graph(x: Tensor, k: int = 30, *, stitch: bool = True) -> NeighborGraph:
     for the number of edges.
 
     Args:
-        x: (N, D) finite points, below 2^500 in magnitude. Half types are widened to float32. They get no gradient.
+        x: (N, D) finite points, below 2^500 in magnitude. Half types are converted to float32. They get no gradient.
         k: neighbours of each point, at most N − 1 of which there are.
         stitch: whether components are joined by shortest edges (Borůvka's algorithm) until the graph is connected.
 
@@ -48,7 +48,7 @@ def knn_graph(x: Tensor, k: int = 30, *, stitch: bool = True) -> NeighborGraph:
         NeighborGraph(indptr, indices, weights) on the device of x, the neighbours of a point in rising order.
 
     Raises:
-        TypeError, ValueError: an argument does not fit.
+        TypeError, ValueError: an argument is invalid.
 
     Examples:
         >>> graph = knn_graph(torch.randn(100, 3), k=5)
@@ -97,7 +97,7 @@ def shortest_paths(graph: Graph, sources: Tensor | list[int] | None = None) -> T
     left out, and an invalid source reaches nothing.
 
     Raises:
-        TypeError, ValueError: an argument does not fit.
+        TypeError, ValueError: an argument is invalid.
     """
     of = check_graph(graph, "graph")
     nodes = of.indptr.numel() - 1

@@ -91,7 +91,7 @@ def gromov_wasserstein(
     Gromov-Wasserstein divergence", ICLR 2022 (rho_b = 0).
 
     Args:
-        x: (B, N, D) or (N, D) points, float64, float32, float16 or bfloat16. Half types are widened to float32. A batch of
+        x: (B, N, D) or (N, D) points, float64, float32, float16 or bfloat16. Half types are converted to float32. A batch of
             1 is repeated. Points of weight 0 are ignored: they pad smaller sets. None where distances or graphs give the set.
         y: (B, M, E) or (M, E) points; E need not be D.
         epsilon: the regularisation strength, in units of the normalised squared distances: a number > 0, or a tensor ()

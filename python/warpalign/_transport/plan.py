@@ -41,7 +41,8 @@ class TransportPlan:
 
     P[i, j] = R[i, j] exp((f[i] + g[j] − C[i, j]) / epsilon). Every function computes the entries again as it needs them;
     only :meth:`to_dense`, ``np.asarray(plan)`` and ``plan[:]`` store N × M numbers. Padding has entries 0. Products, marginals, maps,
-    rows, ``plan[...]`` and :meth:`to_dense` are differentiable once with respect to the problem's inputs: implicitly, through the potentials. ``dim``
+    rows, ``plan[...]`` and :meth:`to_dense` are differentiable once with respect to the problem's inputs: implicitly, through the
+    potentials. ``dim``
     is 0 or 1, the dimension of (N, M) that is summed over or searched along, whether or not there is a batch.
 
     A plan behaves as the matrix it stands for:

@@ -11,7 +11,8 @@ from typing import NoReturn
 def main() -> int:
     """Runs the process's command line and returns the exit code.
 
-    `info` runs without the extra, too. 0: done; 1: something failed that is not the caller's fault; 2: wrong input, said in one line on stderr; 130: stopped.
+    `info` runs without the extra, too. 0: done; 1: something failed that is not the caller's fault; 2: wrong input, said in one line
+    on stderr; 130: stopped.
     """
     try:
         from warpalign.cli import _app

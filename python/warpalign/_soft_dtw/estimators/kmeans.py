@@ -38,13 +38,13 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             series to fit, as in :func:`warpalign.cdist_soft_dtw`.
         max_iter: iterations of k-means at most.
         tol: an iteration that lowers the inertia by no more than tol * |inertia| is the last one.
-        n_init: runs from different starts, of which the one with the least inertia is kept.
+        n_init: runs from different initialisations, of which the one with the least inertia is kept.
         max_iter_barycenter: iterations of L-BFGS, or of DTW barycenter averaging, at most, for the centers of one iteration.
         init: "k-means++" (greedy; Arthur & Vassilvitskii 2007, with soft-DTW divergences for squared distances), "random" (series of
             X) or an array (k, sz, d) of centers.
         random_state: None, an int or a numpy RandomState, for init.
         verbose: 1 prints the inertia after every iteration.
-        device: where to compute, "cuda" for instance. None: where X is, if it is a tensor, else the CPU.
+        device: the device of the computation, for instance "cuda". None: where X is, if it is a tensor, else the CPU.
         metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and
             precision. With gamma=0 the cost is "sqeuclidean".
         bandwidth: radius of a band around the diagonal, in time steps, as in :func:`warpalign.soft_dtw`: Sakoe and Chiba's, unless

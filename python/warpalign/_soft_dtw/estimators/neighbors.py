@@ -156,7 +156,7 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, _Neighbors):  # type: ignore[
             :func:`warpalign.cdist_soft_dtw`.
         normalize: take soft-DTW divergences for distances (see :func:`warpalign.cdist_soft_dtw`), which are not negative, instead
             of soft-DTW values, which can be; weights="distance" needs it.
-        device: where to compute, "cuda" for instance. None: where X is, if it is a tensor, else the CPU.
+        device: the device of the computation, for instance "cuda". None: where X is, if it is a tensor, else the CPU.
         metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
         bandwidth: radius of a band around the diagonal, in time steps, as in :func:`warpalign.soft_dtw`: Sakoe and Chiba's, unless
             metric_params has another band. None: no band, or that of metric_params.
@@ -179,7 +179,7 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, _Neighbors):  # type: ignore[
     classes_: Array
 
     def fit(self, X: Any, y: Any) -> SoftDTWKNeighborsClassifier:
-        """Remembers the series X and their classes y (n,)."""
+        """Stores the series X and their classes y (n,)."""
         classes = self._fit(X, y, check_classification_targets)
         self.classes_, self._classes_fit = np.unique(classes, return_inverse=True)
         return self
@@ -191,7 +191,7 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, _Neighbors):  # type: ignore[
         return predicted
 
     def predict_proba(self, X: Any) -> Array:
-        """(n, c) share of the votes that each class has."""
+        """(n, c) fraction of the votes of each class."""
         votes = self._votes(X)
         shares: Array = votes / votes.sum(1, keepdims=True)
         return shares
@@ -219,7 +219,7 @@ class SoftDTWKNeighborsRegressor(RegressorMixin, _Neighbors):  # type: ignore[mi
         gamma: smoothing of soft-DTW, in units of its cost; >= 0. 0: DTW, whose values are sums of squared differences. "auto":
             tslearn's heuristic for the series to fit.
         normalize: take soft-DTW divergences for distances, which are not negative; weights="distance" needs it.
-        device: where to compute, "cuda" for instance. None: where X is, if it is a tensor, else the CPU.
+        device: the device of the computation, for instance "cuda". None: where X is, if it is a tensor, else the CPU.
         metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
         bandwidth: radius of a band around the diagonal, in time steps: Sakoe and Chiba's, unless metric_params has another band.
             None: no band, or that of metric_params.
@@ -246,13 +246,13 @@ class SoftDTWKNeighborsRegressor(RegressorMixin, _Neighbors):  # type: ignore[mi
         return tags
 
     def fit(self, X: Any, y: Any) -> SoftDTWKNeighborsRegressor:
-        """Remembers the series X and their numbers y (n,)."""
+        """Stores the series X and their target values y (n,)."""
         numbers = self._fit(X, y, lambda y: check_array(y, ensure_2d=False, input_name="y", estimator=self))
         self._numbers_fit = numbers.astype(np.float64)
         return self
 
     def predict(self, X: Any) -> Array:
-        """(n,) number of every series."""
+        """(n,) predicted values of the series."""
         check_is_fitted(self)
         distances, indices = self.kneighbors(X)
         weights = self._weights(distances)

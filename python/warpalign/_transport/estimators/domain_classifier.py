@@ -27,10 +27,10 @@ def _has(method: str) -> Any:
 
 
 class DomainAdaptationClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Trains a classifier on source samples that were moved to the target domain, and predicts on target samples as they are.
+    """Trains a classifier on source samples that were mapped to the target domain, and predicts on unchanged target samples.
 
-    A transport within a scikit-learn ``Pipeline`` is wrong: a Pipeline calls ``transform`` on what it predicts, too, and so moves target
-    samples, which are where they belong already. This estimator moves source samples alone, in :meth:`fit`.
+    A transport within a scikit-learn ``Pipeline`` is wrong: a Pipeline calls ``transform`` on what it predicts, too, and so maps target
+    samples as if they were source samples. This estimator moves source samples alone, in :meth:`fit`.
 
     Source: Courty et al., "Optimal transport for domain adaptation", TPAMI 2017.
 

@@ -36,7 +36,7 @@ _GEOMETRIES = ("euclidean", "sqeuclidean", "geodesic")
 class GromovTransport(DomainTransport):
     """Moves samples of a source domain into the space of a target domain by Gromov-Wasserstein transport.
 
-    The domains need not have a feature in common: intra-domain distances alone are compared. Names are those of
+    The domains need no features in common: only intra-domain distances are compared. Names are those of
     :class:`warpalign.SinkhornTransport`.
 
     Sources: Peyré, Cuturi & Solomon, "Gromov-Wasserstein averaging of kernel and distance matrices", ICML 2016; Demetci et al., "SCOT:
@@ -53,20 +53,20 @@ class GromovTransport(DomainTransport):
         rho_b: the strength of the KL penalty on the target's marginal, as rho_a.
         mass: partial transport of this mass, above 0 and at most the smaller sum of weights; without rho_a and rho_b. None: all.
         label_weight: with labels of both domains, the weight from 0 to 1 of a cost that is 1 for two different labels.
-        n_anchors: None: the exact gradient, with stored tables of distances. An int, at least 1: the gradient of so many sampled pairs in
+        n_anchors: None: the exact gradient, with stored distance matrices. An int, at least 1: the gradient of so many sampled pairs in
             each step, as :func:`warpalign.transport.gromov_wasserstein_sampled` computes it; restarts and tol are then ignored.
-        restarts: how many starts are made, at least 1, of which the best result is kept.
+        restarts: the number of initialisations, at least 1, of which the best result is kept.
         random_state: None, an int or a numpy.random.RandomState, for restarts and n_anchors.
         out_of_sample: how new samples move. "continuous": to the average of target samples that their own row of the last
             linearised cost gives; it needs the exact gradient. "nearest": as the fitted sample that is nearest to them.
         annealing: a :class:`warpalign.transport.Annealing`, or a number > 0, the first epsilon. None: all steps have epsilon.
         max_iter: the maximum number of steps, at least 1.
         tol: steps end when less than this share of the mass moves at the final epsilon; >= 0.
-        device: where to compute, "cuda" for instance. None: the CPU.
+        device: the device of the computation, for instance "cuda". None: the CPU.
 
     Attributes:
         plan_: the :class:`warpalign.transport.TransportPlan` (ns, nt).
-        coupling_: the plan as an array (ns, nt), made when it is asked for.
+        coupling_: the plan as an array (ns, nt), computed on access.
         cost_: the distortion, a float: an estimate with n_anchors.
         n_iter_: steps. scikit-learn's ConvergenceWarning says where they have not converged.
         xs_, xt_: the fitted samples.

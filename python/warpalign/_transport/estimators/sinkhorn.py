@@ -35,7 +35,8 @@ class SinkhornTransport(DomainTransport):
 
     A model that is trained on moved source samples with the source's labels then fits the target domain:
     :class:`warpalign.DomainAdaptationClassifier` does both. Within a scikit-learn ``Pipeline`` the transport would move the target samples
-    again that the model predicts. Names are those of POT's ``ot.da.SinkhornTransport``; :class:`warpalign.compat.pot.da.SinkhornTransport` has its signature too.
+    again that the model predicts. Names are those of POT's ``ot.da.SinkhornTransport``;
+    :class:`warpalign.compat.pot.da.SinkhornTransport` has its signature too.
 
     Sources: Courty et al., "Optimal transport for domain adaptation", TPAMI 2017; Pooladian & Niles-Weed, "Entropic estimation
     of optimal transport maps", arXiv 2109.12004 ("continuous"); Ferradans et al., "Regularized discrete optimal transport", SIAM
@@ -60,11 +61,11 @@ class SinkhornTransport(DomainTransport):
         annealing: a :class:`warpalign.transport.Annealing`, or a number > 0, the first epsilon. None: all iterations have epsilon.
         max_iter: the maximum number of iterations at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
-        device: where to compute, "cuda" for instance. None: the CPU.
+        device: the device of the computation, for instance "cuda". None: the CPU.
 
     Attributes:
         plan_: the :class:`warpalign.transport.TransportPlan` (ns, nt), which stores no table.
-        coupling_: the plan as an array (ns, nt), made when it is asked for.
+        coupling_: the plan as an array (ns, nt), computed on access.
         cost_: ⟨C, P⟩, a float.
         n_iter_: iterations. scikit-learn's ConvergenceWarning says where they ended above tol.
         normalizer_: the number that costs were divided by.

@@ -2,7 +2,8 @@
 
 Steps end when less than the share ``tol`` of the mass moves: at least as far as POT's, which looks at every tenth step. A log's list
 "err" has that share of every step. Inner problems start from the potentials of the one before, whatever ``warmstart``
-says. Gradients of values with respect to C1, C2, M and a tensor alpha are those at the plan that was found. Without entropy, those by p and q are the
+says. Gradients of values with respect to C1, C2, M and a tensor alpha are those at the plan that was found. Without entropy, those by
+p and q are the
 potentials of the problem that is linear there. ``verbose`` changes nothing.
 
 Not here is what needs a network simplex: ``partial_gromov_wasserstein``, and ``gromov_wasserstein`` of other weights than equal

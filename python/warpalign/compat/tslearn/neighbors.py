@@ -80,7 +80,7 @@ class KNeighborsTimeSeriesClassifier(ClassifierMixin, BaseEstimator):  # type: i
         return found
 
     def predict_proba(self, X: Any) -> Array:
-        """(n, c) share of the votes that each class has."""
+        """(n, c) fraction of the votes of each class."""
         check_is_fitted(self)
         found: Array = self._vote.predict_proba(self._distances(_values(X)))
         return found
