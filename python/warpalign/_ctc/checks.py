@@ -111,7 +111,7 @@ def check_inputs(
     )
     if labels.dim() == 1 and counts is None:
         raise ValueError(
-            "target_lengths: expected integers (B,) with targets of one axis, all labels behind each other, got None"
+            "target_lengths: expected integers (B,) with targets of one axis, all labels concatenated, got None"
         )
     return Inputs(logits, labels, lengths, counts, check_prior(label_prior, logits)), unbatched
 

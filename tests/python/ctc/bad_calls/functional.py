@@ -120,7 +120,7 @@ CALLS: BadCalls = {
     **of_all("one length too many", ValueError, "logit_lengths: expected shape (3,), one length per utterance, got (4,)", logit_lengths=lambda g: g.ints(1, 2, 3, 4)),
     **of_all("a length beyond T", ValueError, "logit_lengths: expected lengths from 0 to T = 5, got 6 at index 1", logit_lengths=[5, 6, 5]),
     **of_all("a length beyond U", ValueError, "target_lengths: expected lengths from 0 to U = 2, got 3 at index 0", target_lengths=[3, 2, 1]),
-    **of_all("flat targets without lengths", ValueError, "target_lengths: expected integers (B,) with targets of one axis, all labels behind each other, got None", targets=lambda g: g.ints(1, 2, 3)),
+    **of_all("flat targets without lengths", ValueError, "target_lengths: expected integers (B,) with targets of one axis, all labels concatenated, got None", targets=lambda g: g.ints(1, 2, 3)),
     **of_all("more flat targets than lengths", ValueError, "targets: expected as many labels as target_lengths say, got 5", targets=lambda g: g.ints(1, 2, 3, 1, 2), target_lengths=[1, 1, 1]),
     **of_all("a float blank", TypeError, "blank: expected an int, got float", blank=1.0),
     **of_all("a blank beyond C", ValueError, "blank: expected a column of 6, from -6 to 5, got 6", blank=6),
