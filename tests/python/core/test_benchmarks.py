@@ -57,9 +57,17 @@ def test_tables_are_fresh(run: Run) -> None:
 def test_plots_are_those_that_the_page_shows(tmp_path: Path) -> None:
     """Every operator has one, drawn from the committed results, with a text in its place."""
     drawn = {path.name for module in report.MODULES for path in module.draw(tmp_path)}
-    shown = re.findall(r"!\[([^\]]+)\]\(images/([\w-]+\.png)\)", (report.ROOT / "docs" / "benchmarks.md").read_text())
+    shown = re.findall(
+        r"!\[([^\]]+)\]\(images/([\w-]+\.png)\)", (report.ROOT / "docs" / "benchmarks.md").read_text()
+    )
     assert {name for _, name in shown} == drawn
-    assert {name.partition("_")[0].removesuffix(".png") for name in drawn} >= {"soft", "ctc", "transducer", "transport", "lstm"}
+    assert {name.partition("_")[0].removesuffix(".png") for name in drawn} >= {
+        "soft",
+        "ctc",
+        "transducer",
+        "transport",
+        "lstm",
+    }
     assert all(len(text) > 20 for text, _ in shown)
     assert all(5_000 < path.stat().st_size < 150_000 for path in tmp_path.glob("*.png"))
 
