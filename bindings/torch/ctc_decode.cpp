@@ -56,7 +56,7 @@ FourTensors greedy_op(const Tensor& logits, const MaybeTensor& logit_lengths, co
   out.lengths = static_cast<std::int64_t*>(lengths.mutable_data_ptr());
   out.after = static_cast<CtcWalk*>(after.mutable_data_ptr());
   call_core(
-      logits, 0, false,
+      Operator::kOther, logits, 0, false,
       [&](const Execution& execution) { return ctc_greedy_workspace_bytes(p, out, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return ctc_greedy(p, out, workspace, execution);
@@ -105,7 +105,7 @@ FourTensors beam_op(const Tensor& logits, const MaybeTensor& logit_lengths, cons
   beam.source = static_cast<std::int32_t*>(source.mutable_data_ptr());
   beam.label = static_cast<std::int32_t*>(label.mutable_data_ptr());
   call_core(
-      logits, 0, false,
+      Operator::kOther, logits, 0, false,
       [&](const Execution& execution) { return ctc_beam_workspace_bytes(p, beam, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return ctc_beam(p, beam, workspace, execution);
@@ -137,7 +137,7 @@ FourTensors labels_op(const Tensor& hypotheses, const Tensor& nodes, int64_t n_b
   p.lengths = static_cast<std::int64_t*>(lengths.mutable_data_ptr());
   p.scores = static_cast<double*>(scores.mutable_data_ptr());
   call_core(
-      hypotheses, 0, false, [](const Execution&) { return std::size_t{0}; },
+      Operator::kOther, hypotheses, 0, false, [](const Execution&) { return std::size_t{0}; },
       [&](Workspace, const Execution& execution) { return ctc_beam_labels(p, execution); });
   return {tokens, frames, lengths, scores};
 }
