@@ -7,7 +7,7 @@ to x, for C = |x - y|² and uniform weights, in float32 unless its name says oth
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -57,8 +57,8 @@ def of_warpalign(of: Problem) -> Iterator[Family]:
         yield Family("warpalign", name, ways)
 
 
-def of_geomloss(of: Problem) -> Iterator[Family]:
-    """Ratios of its list of epsilons; backends with a table, without one (KeOps), and by clusters."""
+def of_geomloss(of: Problem, keops: bool) -> Iterator[Family]:
+    """Ratios of its list of epsilons; with a table, or with KeOps without one and by clusters."""
     geomloss = import_module("geomloss")
 
     def gradient(backend: str, scaling: float) -> Tensor:
@@ -69,10 +69,8 @@ def of_geomloss(of: Problem) -> Iterator[Family]:
         )
         return 2 * torch.autograd.grad(loss(x, of.y), x)[0]
 
-    backends = ["tensorized"]
-    if find_spec("pykeops") is not None:
-        backends += ["online"] + (["multiscale"] if of.x.shape[1] <= 3 else [])
-    for backend in backends:
+    clusters = ["multiscale"] if of.x.shape[1] <= 3 else []
+    for backend in ["online", *clusters] if keops else ["tensorized"]:
         ways = (
             Way(f"scaling {scaling:g}", lambda scaling=scaling, backend=backend: gradient(backend, scaling))  # type: ignore[misc]
             for scaling in (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.99, 0.995)
@@ -161,9 +159,21 @@ def of_pot(of: Problem) -> Iterator[Family]:
         yield Family("POT", f"{name}, {str(dtype).removeprefix('torch.')}", ways)
 
 
-def families(of: Problem) -> Iterator[Family]:
+PACKAGES: dict[str, tuple[str, Callable[[Problem], Iterator[Family]]]] = {
+    "warpalign": ("warpalign", of_warpalign),
+    "POT": ("ot", of_pot),
+    "OTT-JAX": ("ott", of_ott),
+    "geomloss": ("geomloss", lambda of: of_geomloss(of, keops=False)),
+    "KeOps": ("pykeops", lambda of: of_geomloss(of, keops=True)),
+}
+"""By name: the module that has to be installed, and the package's families."""
+
+
+def families(of: Problem, packages: Sequence[str]) -> Iterator[Family]:
     """Those of the packages that are installed."""
-    yield from of_warpalign(of)
-    for module, found in (("geomloss", of_geomloss), ("ott", of_ott), ("ot", of_pot)):
-        if find_spec(module) is not None:
+    for package in packages:
+        module, found = PACKAGES[package]
+        if find_spec(module) is None:
+            print(f"{package} is not installed", flush=True)
+        else:
             yield from found(of)

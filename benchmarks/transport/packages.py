@@ -14,7 +14,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -31,7 +31,7 @@ from benchmarks.harness.results import (
     write_rows,
 )
 from benchmarks.harness.timing import wall_s
-from benchmarks.transport.package_solvers import Family, Problem, families
+from benchmarks.transport.package_solvers import PACKAGES, Family, Problem, families
 from warpalign.transport import sinkhorn
 
 ACCURACY = 0.01
@@ -102,15 +102,15 @@ def fastest_setting(family: Family, exact: Tensor, runs: int, clock: Clock) -> R
     return None
 
 
-def measured(of: Problem, runs: int, clock: Clock) -> list[Row]:
-    """The fastest way of each package."""
+def measured(of: Problem, packages: Sequence[str], runs: int, clock: Clock) -> Iterator[list[Row]]:
+    """The fastest way of each package so far, after each way."""
     exact = exact_gradient(of)
     best: dict[str, Row] = {}
-    for family in families(of):
+    for family in families(of, packages):
         row = fastest_setting(family, exact, runs, clock)
         if row and row["ms"] < best.get(row["impl"], {"ms": float("inf")})["ms"]:
             best[row["impl"]] = row
-    return list(best.values())
+        yield list(best.values())
 
 
 def main() -> None:
@@ -119,6 +119,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
     parser.add_argument("--sizes", type=int, nargs="*", help="numbers of sizes, from 0 (default: all)")
     parser.add_argument("--shares", type=float, nargs="*", default=SHARES, help="of epsilon in the mean cost")
+    parser.add_argument("--packages", nargs="*", default=list(PACKAGES), choices=list(PACKAGES))
     parser.add_argument("--one-core", action="store_true", help="CPU time on one core of a CPU")
     add_arguments(parser)
     arguments = parser.parse_args()
@@ -135,10 +136,13 @@ def main() -> None:
         for share in arguments.shares:
             size: Row = {"op": "transport-packages", "device": device_name(device), "N": count, "M": count}
             size |= {"D": features, "epsilon_share": share, "threads": torch.get_num_threads()}
-            for row in measured(problem(count, features, share, device), arguments.runs, clock):
+            found: list[Row] = []
+            of = problem(count, features, share, device)
+            for found in measured(of, arguments.packages, arguments.runs, clock):
+                write_rows(rows + [size | row | stamp(commit) for row in found], path)  # a run may be ended
+            for row in found:
                 print(size | row, flush=True)
                 rows.append(size | row | stamp(commit))
-            write_rows(rows, path)
     print(path)
 
 
