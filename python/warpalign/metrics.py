@@ -1,6 +1,6 @@
-"""Soft-DTW as a metric: a torchmetrics.Metric where torchmetrics is installed, else with the same methods.
+"""Soft-DTW as a metric: a torchmetrics.Metric if torchmetrics is installed, otherwise a class with the same methods.
 
-Lightning, MetricCollection and the sum over the processes of torch.distributed work with torchmetrics alone.
+Lightning, MetricCollection and synchronisation with torch.distributed require torchmetrics.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plots of alignments, costs, distances, barycenters and clusters with matplotlib (pip install 'warpalign[plot]').
 
-Every function but :func:`clusters` draws into `ax` (default: the current Axes) and returns it; figures and files are the caller's.
-Series are tensors or arrays (N, D), or (N,) for univariate ones. Results of :mod:`warpalign`'s functions are taken as they are.
+Every function except :func:`clusters` draws into `ax` (default: the current Axes) and returns it; the caller creates and saves figures.
+Series are tensors or arrays (N, D), or (N,) for univariate ones. Results of :mod:`warpalign`'s functions are accepted directly.
 """
 
 from __future__ import annotations

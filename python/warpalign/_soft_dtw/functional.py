@@ -1,12 +1,12 @@
-"""Soft-DTW as functions of tensors.
+"""Functions for soft-DTW of tensors.
 
-All of them compute, for every pair of the batch,
+All functions compute, for every pair of the batch,
 
     R[i, j] = C[i, j] + softmin_gamma(R[i-1, j], R[i, j-1], R[i-1, j-1]),     value = R[N-1, M-1],
 
 with softmin_gamma(a, ...) = -gamma log(exp(-a / gamma) + ...): equation 2 of Cuturi & Blondel, "Soft-DTW: a
-differentiable loss function for time-series", ICML 2017. Unless told otherwise the cost between time steps is
-C[i, j] = ||x[i] - y[j]||^2, without a factor 1/2: packages that have that factor give value_half(gamma) = value(2 * gamma) / 2.
+differentiable loss function for time-series", ICML 2017. By default the cost between time steps is
+C[i, j] = ||x[i] - y[j]||^2, without a factor of 1/2: packages with this factor return value_half(gamma) = value(2 * gamma) / 2.
 """
 
 from __future__ import annotations

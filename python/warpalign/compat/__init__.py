@@ -1,4 +1,4 @@
-"""Drop-ins for eighteen packages: changing the import is the whole migration.
+"""Drop-in replacements for eighteen packages: to migrate, change the import.
 
 | instead of | import from |
 | --- | --- |
@@ -21,10 +21,10 @@
 | geomloss' SamplesLoss("sinkhorn") | :mod:`warpalign.compat.geomloss` |
 | flash_sinkhorn's SamplesLoss | :mod:`warpalign.compat.flash_sinkhorn` |
 
-Names, signatures, defaults, shapes, the sets of cells that a band allows, and what ``bandwidth=0`` means are the originals'.
-What differs in soft-DTW, everywhere: costs are formed from differences, in the precision of the input; a gradient is never NaN where the
-value is a number; a pair without any path has value inf and gradient 0; float16 and bfloat16 are accepted, with results in
-float32; ``use_cuda`` that contradicts the tensors' device warns, and nothing is ever moved to another device.
+Names, signatures, defaults, shapes, the cells of a band, and the meaning of ``bandwidth=0`` are those of the originals.
+All soft-DTW functions differ from the originals as follows: costs are computed from differences, in the precision of the input; gradients
+are finite wherever the value is; a pair without any path has value inf and gradient 0; float16 and bfloat16 are accepted, with
+results in float32; ``use_cuda`` warns if it contradicts the device of the tensors, and no data are moved to another device.
 """
 
 from importlib import import_module

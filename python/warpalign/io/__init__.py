@@ -1,6 +1,6 @@
 """Series in files: .npy, .npz, .csv, and the UCR/UEA archive's .tsv and .ts. Needs NumPy.
 
-What a file holds:
+Contents of a file:
 
 | suffix | as one series (N, D) | as a data set |
 | --- | --- | --- |
@@ -10,21 +10,21 @@ What a file holds:
 | .tsv | ``FILE.tsv:INDEX`` | a row per series: its label, then its values |
 | .ts | ``FILE.ts:INDEX`` | a row per series: features, then its label |
 
-``FILE:INDEX`` picks a series of any data set, counted from 0. ``FILE.npz:NAME`` picks one array of an archive, and
+``FILE:INDEX`` selects one series of a data set, counted from 0. ``FILE.npz:NAME`` selects one array of an archive, and
 ``FILE.npz:NAME:INDEX`` one series of that array. ``FILE.csv.gz`` is decompressed; so is every other suffix with ``.gz``.
-``-`` is stdin. There the contents tell the format: gzip, .npy and .npz begin with their marks, .ts begins with ``@`` or
-``#``, and all else is .csv.
+``-`` is standard input, whose format follows from its contents: gzip, .npy and .npz have magic numbers, .ts begins with ``@`` or
+``#``, and anything else is .csv.
 
-A .csv is separated by semicolons, tabs or commas: by the first of these that its first row has. Between semicolons,
-``1,5`` is 1.5. Its first row is column names if no cell is a number, or if the cells are 0, 1, 2, … as pandas numbers
-columns. (One or two such cells are names only if the row below holds more than integers.) Then a first column without a
-name is an index, as pandas writes it, and is passed over. `header` and `index_column` say it where the guess is wrong: pandas
-writes the name of an index that has one, and, without a header, an index that looks like values.
+The separator of a .csv is the first of semicolon, tab and comma that occurs in its first row. With semicolons,
+``1,5`` is 1.5. The first row contains column names if no cell is a number, or if the cells are 0, 1, 2, … as pandas numbers
+columns. (One or two such cells are names only if the row below contains other values than integers.) A first column without a
+name is then an index, as pandas writes it, and is skipped. `header` and `index_column` override the guess: pandas
+writes the name of a named index, and, without a header, an index that looks like values.
 
-Missing values (NaN, "?", nothing) at a series' end make it shorter, as the archive pads. Elsewhere they are an error, as
+Missing values (NaN, "?", empty) at the end of a series shorten it, as the archive pads. Elsewhere they are an error, and so
 is infinity.
 
-Every fault of a file raises :class:`InputError`. Its message begins with the file and, where there is one, the line.
+Every error in a file raises :class:`InputError`. Its message begins with the file and, if applicable, the line.
 """
 
 from __future__ import annotations
