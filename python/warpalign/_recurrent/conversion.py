@@ -19,15 +19,15 @@ _WITHOUT_EFFECT = ("forget_bias", "recompute", "precision", "hard_slope", "hard_
 
 
 def replace_lstm(model: nn.Module, **options: Any) -> nn.Module:
-    """Makes every torch.nn.LSTM within a model an :class:`LSTM`, in place, with the same parameters and hooks.
+    """Replaces every torch.nn.LSTM within a model by an :class:`LSTM`, in place, with the same parameters and hooks.
 
-    Optimizers, tied parameters and the state_dict stay what they are. Pruned layers, and those with torch.nn.utils'
-    ``weight_norm`` and ``spectral_norm``, are replaced with their hooks. :func:`restore_lstm` is the way back.
+    Optimizers, tied parameters and the state_dict are unchanged. Pruned layers, and those with torch.nn.utils'
+    ``weight_norm`` and ``spectral_norm``, are replaced with their hooks. :func:`restore_lstm` is the inverse.
 
     What is left as it is: subclasses of torch.nn.LSTM, among them parametrized layers
     (:mod:`torch.nn.utils.parametrize`), torch.nn.LSTMCell, quantized and scripted layers, and modules of this package. The logger
-    "warpalign" names the modules that are replaced (level INFO), and in one warning those that are not, with the reason. It warns
-    too where a model has no LSTM.
+    "warpalign" names the modules that are replaced (level INFO), and in one warning those that are not, with the reason. It also
+    warns if a model has no LSTM.
 
     Args:
         model: any module; a torch.nn.LSTM itself too.
@@ -37,7 +37,7 @@ def replace_lstm(model: nn.Module, **options: Any) -> nn.Module:
         The model. When an error is raised, it is unchanged.
 
     Raises:
-        TypeError: the model is no module, or :class:`LSTM` has no such option.
+        TypeError: the model is not a module, or :class:`LSTM` has no such option.
         ValueError: an option has a wrong value, or ``forget_bias`` is given for a layer without bias.
 
     Examples:
@@ -74,11 +74,11 @@ def replace_lstm(model: nn.Module, **options: Any) -> nn.Module:
 
 
 def restore_lstm(model: nn.Module, *, unsupported: Unsupported = "raise") -> nn.Module:
-    """Makes every :class:`LSTM` and :class:`LSTMCell` within a model torch.nn's, in place, with the same parameters and hooks.
+    """Replaces every :class:`LSTM` and :class:`LSTMCell` within a model by torch.nn's, in place, with the same parameters and hooks.
 
-    For ONNX, TorchScript and dynamic quantization, which know torch.nn.LSTM. Optimizers, tied parameters and the state_dict stay
-    what they are. The options ``forget_bias``, ``recompute`` and ``precision`` change no values of a trained model, and are lost.
-    Apply it to ``copy.deepcopy(model)`` where the model trains on.
+    For ONNX, TorchScript and dynamic quantization, which support torch.nn.LSTM. Optimizers, tied parameters and the state_dict
+    are unchanged. The options ``forget_bias``, ``recompute`` and ``precision`` change no values of a trained model, and are lost.
+    Apply it to ``copy.deepcopy(model)`` if training continues.
 
     Args:
         model: any module; one of this package itself too.
@@ -92,7 +92,7 @@ def restore_lstm(model: nn.Module, *, unsupported: Unsupported = "raise") -> nn.
 
     Raises:
         TypeError: the model is no module.
-        ValueError: a module cannot be a torch.nn.LSTM, or ``unsupported`` is neither word.
+        ValueError: a module cannot be a torch.nn.LSTM, or ``unsupported`` has another value.
 
     Examples:
         >>> model = torch.nn.Sequential(LSTM(40, 128))

@@ -36,7 +36,7 @@ from warpalign._recurrent.settings import LSTMActivation, LSTMWeights, Options, 
 
 
 class LSTMResult(NamedTuple):
-    """What :func:`lstm` returns. L D is layers times directions, P the size of h."""
+    """The result of :func:`lstm`. L D is layers times directions, P the size of h."""
 
     output: Tensor | PackedSequence
     """h of the last layer, as the input is: (T, B, D P), (B, T, D P), (T, D P) or a PackedSequence. 0 beyond a length."""
@@ -106,8 +106,8 @@ def lstm(
     "soft": s is the logistic function, u = tanh. "hard": s(z) = min(1, max(0, slope z + offset)), u(z) = min(1, max(-1, z));
     their derivatives are slope and 1 strictly inside the rails, 0 at the rails and beyond.
 
-    Gradients flow to the input, all weights and hx, from all results. Second and higher derivatives are made of torch's own
-    operations, one step after the other. No value is read back from a device.
+    Gradients flow to the input, all weights and hx, from all results. Second and higher derivatives use torch's
+    own operations, step by step. No value is copied from a device.
 
     Sources: Hochreiter and Schmidhuber, "Long short-term memory", 1997; projection: arXiv 1402.1128; zoneout: arXiv
     1606.01305; layer norm: arXiv 1607.06450; weight dropout: arXiv 1708.02182.
@@ -130,27 +130,27 @@ def lstm(
         hard_offset: the offset of hard gates.
         dropout: in training, on the outputs of all layers but the last.
         rw_dropout: in training, on the recurrent weights R, one mask for all steps.
-        zoneout: probabilities that h and c keep their values: one for both, or (hidden, cell). In evaluation the
-            expectation is taken.
+        zoneout: probabilities that h and c keep their values: one for both, or (hidden, cell). In evaluation
+            mode the expectation is used.
         layer_norm_eps: of layer norm, which weights with ``ln_ih`` ... have: z = LN(W x) + LN(R h) + b, h = o u(LN(c)).
         training: whether masks of dropout, rw_dropout and zoneout are drawn.
         generator: draws the masks' seed: a torch.Generator of the input's device, or an int, which seeds a new one for the call.
             None: torch's own generator of the input's device.
         state_dtype: c_n's dtype without hx: float32, for half types. None: the input's.
         return_all_states: return h and c of all layers and steps too.
-        recompute: less memory and more time in training. No gates are kept between the passes. The backward pass makes them
-            again, for a quarter of the steps at a time: with resets or two directions, and on the CPU with packed input and with
+        recompute: less memory and more time in training. No gates are stored between the passes. The backward pass recomputes
+            them, for a quarter of the steps at a time: with resets or two directions, and on the CPU with packed input and with
             dropout or zoneout in training, for all steps. A GPU keeps h of all layers for it, and its gates differ from
             the forward pass' by the rounding of a product.
         precision: class of float32 errors on a GPU: float32's with "highest" and "high", that of TF32 with "medium". None: that
             of torch's own products, which are of TF32 after ``torch.set_float32_matmul_precision("high")``.
-        batch_invariant: whether a row's results are bitwise identical whatever else is in the batch. On a CPU they always are.
+        batch_invariant: whether the results of a row are bitwise identical whatever else is in the batch. On a CPU they always are.
 
     Returns:
         :class:`LSTMResult`.
 
     Raises:
-        TypeError, ValueError: an argument that does not fit, by its name. Shapes of input and hx, and inputs without a step,
+        TypeError, ValueError: an invalid argument; the message names it. Shapes of input and hx, and inputs without a step,
             raise an error that is a RuntimeError too, and the input's dtype in a module one that is a ValueError too, which
             torch.nn.LSTM raises.
         NotImplementedError: a second derivative with dropout, rw_dropout or zoneout in training; forward mode and transforms

@@ -27,14 +27,14 @@ from warpalign._recurrent.settings import LSTMActivation, Options, suffixes
 class LSTM(Recorded, nn.RNNBase):
     """torch.nn.LSTM with hard activations, zoneout, layer norm, weight dropout, lengths and resets.
 
-    The first ten arguments, the parameters' names and their initial values are torch.nn.LSTM's, and so is the state_dict,
-    both ways. Weights are fetched by name in every call; ``flatten_parameters()`` does nothing.
+    The first ten arguments, the names of the parameters and their initial values are those of torch.nn.LSTM. State dicts are compatible in
+    both directions. Weights are fetched by name in every call; ``flatten_parameters()`` does nothing.
     :func:`warpalign.recurrent.lstm` has the equations.
 
-    The metadata of the state_dict hold the activation. Loading weights of another activation warns, and so does loading the
+    The metadata of the state_dict record the activation. Loading weights of another activation warns, and so does loading the
     state_dict of a torch.nn.LSTM into a hard module. A plain dict has no metadata and loads without that check.
 
-    It is a torch.nn.RNNBase and no torch.nn.LSTM, because torch.compile refuses every instance of that class.
+    It is a torch.nn.RNNBase and not a torch.nn.LSTM, because torch.compile does not compile instances of that class.
 
     Args:
         input_size: I, the number of features of a step.
@@ -61,10 +61,10 @@ class LSTM(Recorded, nn.RNNBase):
         state_dtype: c_n's dtype without hx: float32, for half types. None: the input's.
         precision: class of float32 errors on a GPU: float32's with "highest" and "high", that of TF32 with "medium". None: that
             of torch's own products, which are of TF32 after ``torch.set_float32_matmul_precision("high")``.
-        batch_invariant: whether a row's results are bitwise identical whatever else is in the batch. On a CPU they always are.
+        batch_invariant: whether the results of a row are bitwise identical whatever else is in the batch. On a CPU they always are.
 
     Raises:
-        TypeError, ValueError: an argument that does not fit, by its name; a call raises what :func:`warpalign.recurrent.lstm` raises.
+        TypeError, ValueError: an invalid argument; the message names it; a call raises what :func:`warpalign.recurrent.lstm` raises.
 
     Examples:
         >>> model = LSTM(40, 128, num_layers=2, bidirectional=True, activation="hard")
@@ -128,7 +128,7 @@ class LSTM(Recorded, nn.RNNBase):
         return list(suffixes(self.num_layers, self.bidirectional))
 
     def flatten_parameters(self) -> None:
-        """Nothing: no call needs the weights in one piece of memory."""
+        """Nothing: no call needs contiguous weights."""
 
     def reset_parameters(self) -> None:
         """torch.nn.LSTM's initial values, and those of layer norm and ``forget_bias``."""
@@ -286,7 +286,7 @@ class LSTMCell(Recorded, nn.LSTMCell):
         forget_bias: initial bias of the forget gates. None: torch.nn.LSTMCell's initialisation.
         precision: class of float32 errors on a GPU: "highest", "high" or "medium", as in :class:`LSTM`. None: that of torch's own
             products.
-        batch_invariant: whether a row's results are bitwise identical whatever else is in the batch. On a CPU they always are.
+        batch_invariant: whether the results of a row are bitwise identical whatever else is in the batch. On a CPU they always are.
 
     Raises:
         TypeError, ValueError: as :class:`LSTM`.

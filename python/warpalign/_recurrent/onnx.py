@@ -11,11 +11,11 @@ _UNSUPPORTED = ("projection", "layer_norm", "activation", "zoneout_hidden", "zon
 
 
 def onnx_translations() -> dict[Any, Callable[..., Any]]:
-    """How torch.onnx.export writes this package's LSTM: as ONNX's operator LSTM.
+    """The translation of this package's LSTM for torch.onnx.export: as ONNX's operator LSTM.
 
     A soft :class:`LSTM` of any number of layers and directions in evaluation mode, with hx and ``lengths`` from 1 to T. Projections,
     hard activations, layer norm, zoneout, resets, packed input and all states are not in ONNX's operator: the exporter
-    refuses them by name. Needs the package onnxscript.
+    raises an error that names them. Needs the package onnxscript.
 
     Returns:
         ``custom_translation_table`` of torch.onnx.export with ``dynamo=True``.

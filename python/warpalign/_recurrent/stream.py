@@ -16,20 +16,20 @@ from warpalign._recurrent.planned import advance
 class LSTMStream:
     """The state of :class:`LSTM` between calls: :meth:`step` takes the next input of every row.
 
-    A stream's outputs equal those of one call on the whole sequence: for float32 and float64 on the CPU bit for bit, and
-    for half types too, as c stays in float32. The weights are packed once: they are those of the stream's creation. Nothing
+    A stream's outputs equal those of one call on the whole sequence: on a CPU bitwise, for half types
+    too, because c stays in float32. The weights are packed once: they are those of the stream's creation. Nothing
     is differentiable, and the module must be in evaluation mode.
 
-    The state is updated in place: ``stream.h`` and ``stream.c`` are the same memory for the stream's whole life. So a step
-    that was captured in a CUDA graph advances the stream in every replay, and :meth:`reset` acts between replays. Clone
-    them to keep a state; assigning to them copies the values.
+    The state is updated in place: ``stream.h`` and ``stream.c`` keep their memory as long as the stream exists. A step that
+    was captured in a CUDA graph therefore advances the stream in every replay, and :meth:`reset` acts between replays. Clone
+    them to save a state; assigning to them copies the values.
 
     Args:
         module: an :class:`LSTM` with one direction.
         batch_size: B rows.
 
     Raises:
-        TypeError, ValueError: no such module, one in training mode or with two directions; inputs that do not fit.
+        TypeError, ValueError: a module of another class, in training mode or with two directions; inputs that do not fit.
 
     Examples:
         >>> stream = LSTM(40, 128).eval().stream(batch_size=2)

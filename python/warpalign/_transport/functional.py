@@ -131,7 +131,7 @@ def sinkhorn(
         implicit differentiation instead of backpropagating through the iterations: the value's comes with it (envelope theorem); the
         others, and second derivatives, solve a linear system by conjugate gradients, in at most max_iter steps and without an N × M matrix.
         Potentials of balanced transport are determined up to a constant; their gradients are those of the pair with equal means. The
-        potential of a point without weight has no gradient. A problem with NaN among its costs becomes NaN alone. Where a point
+        potential of a point without weight has no gradient. NaN among the costs of a problem makes only its results NaN. Where a point
         with weight reaches nothing, the value is inf.
 
     Warns:

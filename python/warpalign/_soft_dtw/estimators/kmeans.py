@@ -36,7 +36,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         gamma: smoothing of soft-DTW, in units of its cost; >= 0. 0: DTW, with DTW barycenter averaging (method="dba" of
             :func:`warpalign.soft_dtw_barycenter`) for the centers, as tslearn's metric="dtw". "auto": tslearn's heuristic for the
             series to fit, as in :func:`warpalign.cdist_soft_dtw`.
-        max_iter: iterations of k-means at most.
+        max_iter: the maximum number of iterations of k-means.
         tol: an iteration that lowers the inertia by no more than tol * |inertia| is the last one.
         n_init: runs from different initialisations, of which the one with the least inertia is kept.
         max_iter_barycenter: iterations of L-BFGS, or of DTW barycenter averaging, at most, for the centers of one iteration.
@@ -44,7 +44,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             X) or an array (k, sz, d) of centers.
         random_state: None, an int or a numpy RandomState, for init.
         verbose: 1 prints the inertia after every iteration.
-        device: the device of the computation, for instance "cuda". None: where X is, if it is a tensor, else the CPU.
+        device: the device of the computation, for instance "cuda". None: the device of X if it is a tensor, else the CPU.
         metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and
             precision. With gamma=0 the cost is "sqeuclidean".
         bandwidth: radius of a band around the diagonal, in time steps, as in :func:`warpalign.soft_dtw`: Sakoe and Chiba's, unless

@@ -156,7 +156,7 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, _Neighbors):  # type: ignore[
             :func:`warpalign.cdist_soft_dtw`.
         normalize: take soft-DTW divergences for distances (see :func:`warpalign.cdist_soft_dtw`), which are not negative, instead
             of soft-DTW values, which can be; weights="distance" needs it.
-        device: the device of the computation, for instance "cuda". None: where X is, if it is a tensor, else the CPU.
+        device: the device of the computation, for instance "cuda". None: the device of X if it is a tensor, else the CPU.
         metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
         bandwidth: radius of a band around the diagonal, in time steps, as in :func:`warpalign.soft_dtw`: Sakoe and Chiba's, unless
             metric_params has another band. None: no band, or that of metric_params.
@@ -167,7 +167,7 @@ class SoftDTWKNeighborsClassifier(ClassifierMixin, _Neighbors):  # type: ignore[
         gamma_: the gamma that was used.
         n_features_in_: d; of a table (n, sz) its columns, scikit-learn's features.
 
-    In every method X is what it is in :class:`warpalign.SoftDTWKMeans`.
+    In every method X has the forms of :class:`warpalign.SoftDTWKMeans`.
 
     Examples:
         >>> import numpy as np
@@ -219,7 +219,7 @@ class SoftDTWKNeighborsRegressor(RegressorMixin, _Neighbors):  # type: ignore[mi
         gamma: smoothing of soft-DTW, in units of its cost; >= 0. 0: DTW, whose values are sums of squared differences. "auto":
             tslearn's heuristic for the series to fit.
         normalize: take soft-DTW divergences for distances, which are not negative; weights="distance" needs it.
-        device: the device of the computation, for instance "cuda". None: where X is, if it is a tensor, else the CPU.
+        device: the device of the computation, for instance "cuda". None: the device of X if it is a tensor, else the CPU.
         metric_params: further arguments of :func:`warpalign.soft_dtw`, out of cost, bandwidth, band, max_slope, step_penalty and precision.
         bandwidth: radius of a band around the diagonal, in time steps: Sakoe and Chiba's, unless metric_params has another band.
             None: no band, or that of metric_params.
@@ -229,7 +229,7 @@ class SoftDTWKNeighborsRegressor(RegressorMixin, _Neighbors):  # type: ignore[mi
         gamma_: the gamma that was used.
         n_features_in_: d; of a table (n, sz) its columns, scikit-learn's features.
 
-    In every method X is what it is in :class:`warpalign.SoftDTWKMeans`.
+    In every method X has the forms of :class:`warpalign.SoftDTWKMeans`.
 
     Examples:
         >>> import numpy as np

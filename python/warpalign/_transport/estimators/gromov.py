@@ -34,7 +34,7 @@ _GEOMETRIES = ("euclidean", "sqeuclidean", "geodesic")
 
 
 class GromovTransport(DomainTransport):
-    """Moves samples of a source domain into the space of a target domain by Gromov-Wasserstein transport.
+    """Maps samples of a source domain to the space of a target domain by Gromov-Wasserstein transport.
 
     The domains need no features in common: only intra-domain distances are compared. Names are those of
     :class:`warpalign.SinkhornTransport`.
@@ -73,7 +73,7 @@ class GromovTransport(DomainTransport):
         n_features_in_: the source's number of features.
         n_features_out_: the target's.
 
-    In every method Xs (ns, d) and Xt (nt, e) are arrays or what NumPy makes arrays of. float32 is computed in float32, all
+    In every method Xs (ns, d) and Xt (nt, e) are array-like. float32 is computed in float32, all
     else in float64.
 
     Examples:

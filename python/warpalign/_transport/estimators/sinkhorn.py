@@ -31,7 +31,7 @@ from warpalign._transport.softmin import mapped
 
 
 class SinkhornTransport(DomainTransport):
-    """Moves samples of a source domain onto a target domain by entropic optimal transport.
+    """Maps samples of a source domain to a target domain by entropic optimal transport.
 
     A model that is trained on moved source samples with the source's labels then fits the target domain:
     :class:`warpalign.DomainAdaptationClassifier` does both. Within a scikit-learn ``Pipeline`` the transport would move the target samples
@@ -72,7 +72,7 @@ class SinkhornTransport(DomainTransport):
         xs_, xt_: the fitted samples.
         n_features_in_: their number of features.
 
-    In every method Xs (ns, d) and Xt (nt, d) are arrays or what NumPy makes arrays of. float32 is computed in float32, all
+    In every method Xs (ns, d) and Xt (nt, d) are array-like. float32 is computed in float32, all
     else in float64.
 
     Examples:
