@@ -38,6 +38,7 @@
 namespace warpalign {
 
 inline constexpr std::int32_t kCtcMostBeams = 128;
+inline constexpr std::int32_t kCtcMostScoredBeams = 64;  // with label scores
 
 // Of a CtcProblem decoding reads dtype, batch, frames, classes, logits, logit_lengths, blank and log_probs.
 // A NaN or +inf among the logits of a true frame makes the utterance's score NaN: it has no labels.
@@ -97,7 +98,8 @@ struct CtcBeam {
   // null: 0.
   const CtcHypothesis* before = nullptr;
   const std::int32_t* frames_before = nullptr;
-  // (B, K, C) reals, contiguous, or null: added[l,c] of each place, finite or -inf. Then frames is at most 1.
+  // (B, K, C) reals, contiguous, or null: added[l,c] of each place, finite or -inf. Then frames is at
+  // most 1, and K at most kCtcMostScoredBeams.
   const void* label_scores = nullptr;
   // (B, capacity, K), capacity K < 2^31: nodes of frames so far, to which the call adds. Host execution
   // returns an error where frames_before + T_b is above capacity; CUDA execution makes that score NaN.

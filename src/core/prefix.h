@@ -28,4 +28,14 @@ WARPALIGN_ANYWHERE inline double log_add(double a, double b) {
   return high + static_cast<double>(std::log1p(std::exp(static_cast<Real>(low - high))));
 }
 
+// log(e^a + e^b + e^c), at least the largest one.
+template <class Real = double>
+WARPALIGN_ANYWHERE inline double log_add(double a, double b, double c) {
+  const double high = a > b ? a : b, low = a > b ? b : a;
+  const double top = c > high ? c : high, middle = c > high ? high : c;
+  if (!(top > kImpossible)) return top;
+  const Real rest = std::exp(static_cast<Real>(low - top)) + std::exp(static_cast<Real>(middle - top));
+  return top + static_cast<double>(std::log1p(rest));
+}
+
 }  // namespace warpalign::detail

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "core/contract.h"
+#include "core/ways.h"
+#include "cpu/describe.h"
 #include "ctc/contract.h"
 #include "ctc/decode.h"
 
@@ -64,6 +66,9 @@ Status check_beam(const CtcProblem& p, const CtcBeam& beam) {
   if (!(beam.threshold > 0)) return Status::invalid("threshold", "a number above 0", beam.threshold);
   if (beam.label_scores && p.frames > 1) {
     return Status::invalid("label_scores", "at most one frame beside them", p.frames);
+  }
+  if (beam.label_scores && beam.beams > kCtcMostScoredBeams) {
+    return Status::invalid("beams", "at most 64 beams with label scores", beam.beams);
   }
   return {};
 }
@@ -136,12 +141,14 @@ Status ctc_greedy(const CtcProblem& problem, const CtcGreedy& greedy, Workspace 
 #if !WARPALIGN_HAS_CUDA
   if (execution.device == Device::kCuda) return detail::kNoCudaPath;
 #endif
+  if (Status s = detail::check_way(execution, {}, "CTC decoding"); !s.ok()) return s;
   const std::size_t needed = ctc_greedy_workspace_bytes(p, greedy, execution);
   if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   if (Status s = check_greedy(p, greedy, {"workspace", workspace.data, needed, 1}); !s.ok()) return s;
 #if WARPALIGN_HAS_CUDA
   if (execution.device == Device::kCuda) return detail::ctc::greedy_cuda(p, greedy, workspace, execution);
 #endif
+  if (cpu::is_described("ctc_greedy", needed, execution)) return {};
   return detail::ctc::greedy_cpu(p, greedy, workspace, execution);
 }
 
@@ -165,19 +172,24 @@ Status ctc_beam(const CtcProblem& problem, const CtcBeam& beam, Workspace worksp
 #if !WARPALIGN_HAS_CUDA
   if (execution.device == Device::kCuda) return detail::kNoCudaPath;
 #endif
+  if (Status s = detail::check_way(execution, {}, "CTC decoding"); !s.ok()) return s;
   const std::size_t needed = ctc_beam_workspace_bytes(p, beam, execution);
   if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   if (Status s = check_beam_memory(p, beam, {"workspace", workspace.data, needed, 1}); !s.ok()) return s;
 #if WARPALIGN_HAS_CUDA
   if (execution.device == Device::kCuda) return detail::ctc::beam_cuda(p, beam, workspace, execution);
 #endif
+  if (cpu::is_described("ctc_beam", needed, execution)) return {};
   return detail::ctc::beam_cpu(p, beam, workspace, execution);
 }
 
 Status ctc_beam_labels(const CtcBeamLabels& labels, const Execution& execution) {
   if (Status s = detail::check_execution(execution); !s.ok()) return s;
   if (Status s = check_labels(labels); !s.ok() || labels.batch == 0) return s;
-  if (execution.device == Device::kHost) return detail::ctc::beam_labels_cpu(labels, execution);
+  if (execution.device == Device::kHost) {
+    if (cpu::is_described("ctc_beam_labels", 0, execution)) return {};
+    return detail::ctc::beam_labels_cpu(labels, execution);
+  }
 #if WARPALIGN_HAS_CUDA
   return detail::ctc::beam_labels_cuda(labels, execution);
 #else

@@ -2,10 +2,12 @@
 // rules are in warpalign/ctc_decode.h.
 //
 // A Crew has rank(), size() and sync(); lanes() neighbouring threads that share a prefix, of which this one
-// is lane(), and most(v), the largest v of them; append(count), which hands out places of an array that
-// `count` counts; mark(bits, index), which sets a bit; least_stay(stays, count), at most the least total of
-// them; and select(candidates, count, keep, chosen), which writes the places of the `keep` best of them, the
-// best first; chosen holds -1. On a CPU the crew is one thread, on a GPU a block.
+// is lane(), most(v), the largest v of them, and find(all, count, v), where v is among those of all[0 ..
+// count - 1] that this lane looks at, or -1; a number that is at most all totals that lower(total) has seen
+// since reset_least(): least(); append(count, wanted), by all threads, which hands out places of an array
+// that `count` counts; mark(bits, index), which sets a bit; and select(candidates, count, keep, chosen),
+// which writes the places of the `keep` best of them, the best first; chosen holds -1. On a CPU the crew is
+// one thread, on a GPU a block.
 //
 // Which new prefixes are looked at. Prefixes are in the order of their totals, and labels in that of their
 // weights. Without label scores a new prefix of place i and the label of rank j cannot be among the K best
@@ -17,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "core/anywhere.h"
@@ -36,16 +39,44 @@ struct Stay {
   std::int32_t made_by;  // the node before a node that has to be made for node_label; kNoNode: none has
 };
 constexpr std::int32_t kNoNode = -2;
+constexpr std::uint64_t kNoHash = ~std::uint64_t{0};
 
-// A prefix of the next frame: place id of the beam, or, from K on, K + place (K + 1) + rank of the label.
+// A prefix of the next frame. Its score is kept as an integer of the same order, which is quick to compare.
 struct Candidate {
-  double score;
-  std::int32_t id;
+  std::int64_t key;
+  std::int32_t id;  // of one that stays: its place; of a new one: as pair_of() says
 
+  static WARPALIGN_ANYWHERE Candidate of(double score, std::int32_t id) {
+    return {ordered(bits_as<std::int64_t>(score + 0.0)), id};  // -0 becomes 0
+  }
+  [[nodiscard]] WARPALIGN_ANYWHERE double score() const { return bits_as<double>(ordered(key)); }
+  // Without a branch.
   [[nodiscard]] WARPALIGN_ANYWHERE bool is_before(const Candidate& other) const {
-    return score > other.score || (score == other.score && id < other.id);
+    return static_cast<int>(key > other.key) |
+           (static_cast<int>(key == other.key) & static_cast<int>(id < other.id));
+  }
+
+ private:
+  // Bits of negative numbers are in the opposite order. Its own inverse.
+  static WARPALIGN_ANYWHERE std::int64_t ordered(std::int64_t bits) {
+    return bits ^ ((bits >> 63) & 0x7fffffffffffffff);
+  }
+  template <class To, class From>
+  static WARPALIGN_ANYWHERE To bits_as(From from) {
+    static_assert(sizeof(To) == sizeof(From));
+    To to;
+    memcpy(&to, &from, sizeof(to));
+    return to;
   }
 };
+
+// The new prefix of place i and the label of rank j, in this order, behind all that stay.
+WARPALIGN_ANYWHERE constexpr std::int32_t pair_of(std::int32_t i, std::int32_t j) {
+  return (i + 1) << 16 | j;
+}
+WARPALIGN_ANYWHERE constexpr bool is_new(std::int32_t id) { return id >= 1 << 16; }
+WARPALIGN_ANYWHERE constexpr std::int32_t place_of(std::int32_t id) { return (id >> 16) - 1; }
+WARPALIGN_ANYWHERE constexpr std::int32_t rank_of(std::int32_t id) { return id & 0xffff; }
 
 // Sizes of a search, by its beam alone.
 struct BeamShape {
@@ -53,9 +84,10 @@ struct BeamShape {
   std::int32_t labels;      // of a list: K + 1
   std::int32_t words;       // of a prefix' marks
   std::int32_t extensions;  // new prefixes that are looked at
+  bool own_lists;           // each place has a list: there are label scores
 
-  WARPALIGN_ANYWHERE BeamShape(std::int32_t beams_, bool own_lists)
-      : beams(beams_), labels(beams_ + 1), words((labels + 31) / 32), extensions(0) {
+  WARPALIGN_ANYWHERE BeamShape(std::int32_t beams_, bool own_lists_)
+      : beams(beams_), labels(beams_ + 1), words((labels + 31) / 32), extensions(0), own_lists(own_lists_) {
     for (std::int32_t i = 0; i < beams; ++i) extensions += own_lists ? labels : labels_of(i);
   }
   // Labels of the list that place i takes, where all take the same list.
@@ -71,7 +103,8 @@ struct BeamMemory {
   CtcHypothesis* next;    // (K,)
   Stay* stays;            // (K,)
   std::uint32_t* marks;   // (K, words): labels of the list that lead to prefixes of the beam
-  std::uint32_t* pairs;   // (extensions,): place << 16 | rank
+  std::uint64_t* hash;    // (K,): of `now`; kNoHash where there is no prefix
+  std::int32_t* pairs;    // (extensions,): new prefixes that are looked at; null: all
   Candidate* candidates;  // (candidates,)
   std::int32_t* chosen;   // (K,)
   std::int32_t* count;
@@ -82,7 +115,8 @@ struct BeamMemory {
         next(arena.template take<CtcHypothesis>(shape.beams)),
         stays(arena.template take<Stay>(shape.beams)),
         marks(arena.template take<std::uint32_t>(static_cast<std::size_t>(shape.beams) * shape.words)),
-        pairs(arena.template take<std::uint32_t>(shape.extensions)),
+        hash(arena.template take<std::uint64_t>(shape.beams)),
+        pairs(shape.own_lists ? nullptr : arena.template take<std::int32_t>(shape.extensions)),
         candidates(arena.template take<Candidate>(shape.candidates())),
         chosen(arena.template take<std::int32_t>(shape.beams)),
         count(arena.template take<std::int32_t>(1)) {}
@@ -113,22 +147,22 @@ template <class Real, class Crew>
 class PrefixSearch {
  public:
   // All threads; `now` is to be there. nodes: the utterance's.
-  WARPALIGN_HERE PrefixSearch(const BeamShape& shape, bool own_lists, double threshold, CtcNode* nodes,
+  WARPALIGN_HERE PrefixSearch(const BeamShape& shape, double threshold, CtcNode* nodes,
                               const BeamMemory& memory, const Crew& crew)
       : shape_(shape), m_(memory), nodes_(nodes), threshold_(threshold), crew_(crew) {
     for (std::int32_t i = crew_.rank(); i < shape_.beams; i += crew_.size()) {
       std::int32_t first = 0;
-      for (std::int32_t k = 0; k < i; ++k) first += own_lists ? shape_.labels : shape_.labels_of(k);
-      const std::int32_t labels = own_lists ? shape_.labels : shape_.labels_of(i);
-      for (std::int32_t j = 0; j < labels; ++j) {
-        m_.pairs[first + j] = static_cast<std::uint32_t>(i) << 16 | static_cast<std::uint32_t>(j);
-      }
+      for (std::int32_t k = 0; k < i; ++k) first += shape_.labels_of(k);
+      for (std::int32_t j = 0; m_.pairs && j < shape_.labels_of(i); ++j) m_.pairs[first + j] = pair_of(i, j);
       clear_marks(i);
+      set_hash(i, m_.now[i]);
     }
+    if (crew_.rank() == 0) crew_.reset_least();
     crew_.sync();
   }
 
-  // One frame, number t of the stream. weight_of(c): lp of a class; gain_of(place, c): with the label score.
+  // One frame, number t of the stream. weight_of(c): lp of a class; gain_of(place, c, lp): with
+  // the label score.
   // All threads have seen the frame and `now`; on return they see `next` as the new `now`.
   template <class WeightOf, class GainOf>
   WARPALIGN_HERE void step(const BeamFrame& frame, std::int32_t t, const WeightOf& weight_of,
@@ -143,7 +177,7 @@ class PrefixSearch {
       const std::int32_t parent = crew_.most(exists ? find_parent(k) : -1);
       if (parent >= 0) mark(frame, parent, last);
       if (exists && lane == 0) {
-        stay(frame, k, parent, weight, parent < 0 ? kNoPrefix : gain_of(parent, last));
+        stay(frame, k, parent, weight, parent < 0 ? kNoPrefix : gain_of(parent, last, weight));
         m_.chosen[k] = -1;
       }
     }
@@ -153,10 +187,11 @@ class PrefixSearch {
     crew_.sync();
     crew_.select(m_.candidates, *m_.count, shape_.beams, m_.chosen);
     crew_.sync();
-    const double best = m_.chosen[0] < 0 ? kNoPrefix : m_.candidates[m_.chosen[0]].score;
+    const double best = m_.chosen[0] < 0 ? kNoPrefix : m_.candidates[m_.chosen[0]].score();
     for (std::int32_t n = crew_.rank(); n < shape_.beams; n += crew_.size()) {
       finish(frame, n, t, best - threshold_);
     }
+    if (crew_.rank() == 0) crew_.reset_least();
     CtcHypothesis* const before = m_.now;
     m_.now = m_.next;
     m_.next = before;
@@ -170,8 +205,8 @@ class PrefixSearch {
     label = -1;
     if (!(m_.now[n].total > kNoPrefix)) return;
     const std::int32_t id = m_.candidates[m_.chosen[n]].id;
-    source = id < shape_.beams ? id : (id - shape_.beams) / shape_.labels;
-    if (id >= shape_.beams) label = m_.now[n].last;
+    source = is_new(id) ? place_of(id) : id;
+    if (is_new(id)) label = m_.now[n].last;
   }
 
  private:
@@ -184,24 +219,16 @@ class PrefixSearch {
 
   // The place of k's prefix without its last label, if it is among those that this lane looks at; else -1.
   [[nodiscard]] WARPALIGN_HERE std::int32_t find_parent(std::int32_t k) const {
-    const std::int32_t length = m_.now[k].length - 1;
     const std::uint64_t hash = m_.now[k].parent_hash;
-    std::int32_t found = -1;
-    if (length >= 0) {
-      for (std::int32_t i = crew_.lane(); i < shape_.beams; i += crew_.lanes()) {
-        const CtcHypothesis& h = m_.now[i];
-        if (h.hash == hash && h.length == length && h.total > kNoPrefix) found = i;
-      }
-    }
-    return found;
+    const std::int32_t found = crew_.find(m_.hash, shape_.beams, hash);
+    return found >= 0 && m_.now[found].length == m_.now[k].length - 1 ? found : -1;
   }
 
   // The label's place in the list of `parent`, where it has one: that is no new prefix.
   WARPALIGN_HERE void mark(const BeamFrame& frame, std::int32_t parent, std::int32_t label) const {
     const std::int32_t* const labels = frame.label + static_cast<std::ptrdiff_t>(parent) * frame.stride;
-    for (std::int32_t j = crew_.lane(); j < shape_.labels; j += crew_.lanes()) {
-      if (labels[j] == label) crew_.mark(marks_of(parent), j);
-    }
+    const std::int32_t found = crew_.find(labels, shape_.labels, label);
+    if (found >= 0) crew_.mark(marks_of(parent), found);
   }
 
   // weight: of another frame of its last label; gain: of this label behind `parent`.
@@ -217,9 +244,10 @@ class PrefixSearch {
     s.best_label = h.best_label + weight;
     s.node_label = h.node_label;
     s.made_by = kNoNode;
+    double extended_label = kNoPrefix;
     if (gain > kNoPrefix) {  // not NaN, nor without a parent
       const CtcHypothesis& from = m_.now[parent];
-      s.label = log_add<Real>(s.label, sum_before(from, h.last) + gain);
+      extended_label = sum_before(from, h.last) + gain;
       const bool is_repeat = from.last == h.last;
       const bool before_is_label = !is_repeat && from.best_label > from.best_blank;
       const double best = (before_is_label ? from.best_label : from.best_blank) + gain;
@@ -228,9 +256,11 @@ class PrefixSearch {
         s.made_by = before_is_label ? from.node_label : from.node_blank;
       }
     }
-    s.total = log_add<Real>(s.blank, s.label);
+    s.total = log_add<Real>(s.blank, s.label, extended_label);
+    s.label = log_add<Real>(s.label, extended_label);
+    crew_.lower(s.total);
     m_.stays[k] = s;
-    m_.candidates[k] = {s.total, k};
+    m_.candidates[k] = Candidate::of(s.total, k);
   }
   // Where another label c is added to a prefix: its paths that this label does not merge into.
   [[nodiscard]] WARPALIGN_HERE static double sum_before(const CtcHypothesis& h, std::int32_t c) {
@@ -239,29 +269,44 @@ class PrefixSearch {
 
   // New prefixes that are better than the worst of K that stay.
   WARPALIGN_HERE void extend(const BeamFrame& frame) const {
-    const double least = crew_.least_stay(m_.candidates, shape_.beams);
-    for (std::int32_t n = crew_.rank(); n < shape_.extensions; n += crew_.size()) {
-      const auto i = static_cast<std::int32_t>(m_.pairs[n] >> 16);
-      const auto j = static_cast<std::int32_t>(m_.pairs[n] & 0xffff);
-      const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * frame.stride + j;
-      const std::int32_t label = frame.label[at];
-      if (label < 0 || (marks_of(i)[j / 32] >> (j % 32) & 1u) != 0) continue;
-      const double score = sum_before(m_.now[i], label) + frame.weight[at];
-      if (!(score > least)) continue;
-      m_.candidates[crew_.append(m_.count)] = {score, shape_.beams + i * shape_.labels + j};
+    const double least = crew_.least();
+    for (std::int32_t first = 0; first < shape_.extensions; first += crew_.size()) {
+      Candidate c = Candidate::of(kNoPrefix, 0);
+      const std::int32_t n = first + crew_.rank();
+      if (n < shape_.extensions) c = candidate(frame, n);
+      const bool wanted = c.score() > least;
+      const std::int32_t place = crew_.append(m_.count, wanted);
+      if (wanted) m_.candidates[place] = c;
     }
+  }
+  [[nodiscard]] WARPALIGN_HERE Candidate candidate(const BeamFrame& frame, std::int32_t n) const {
+    const std::int32_t id = m_.pairs ? m_.pairs[n] : pair_of(n / shape_.labels, n % shape_.labels);
+    const std::int32_t i = place_of(id), j = rank_of(id);
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * frame.stride + j;
+    const std::int32_t label = frame.label[at];
+    const bool is_known = (marks_of(i)[j / 32] >> (j % 32) & 1u) != 0;
+    if (label < 0 || is_known) return Candidate::of(kNoPrefix, 0);
+    return Candidate::of(sum_before(m_.now[i], label) + frame.weight[at], id);
   }
 
   // The prefix that has been chosen for place n.
   WARPALIGN_HERE void finish(const BeamFrame& frame, std::int32_t n, std::int32_t t, double lowest) const {
     clear_marks(n);
-    CtcHypothesis& to = m_.next[n];
-    to = empty_prefix(1);
-    if (m_.chosen[n] < 0) return;
-    const Candidate c = m_.candidates[m_.chosen[n]];
-    if (!(c.score > kNoPrefix) || c.score < lowest) return;
-    const std::int32_t node = t * shape_.beams + n;
-    if (c.id < shape_.beams) {
+    CtcHypothesis to = empty_prefix(1);
+    const Candidate c = m_.chosen[n] < 0 ? Candidate::of(kNoPrefix, 0) : m_.candidates[m_.chosen[n]];
+    const double score = c.score();
+    if (score > kNoPrefix && score >= lowest) become(frame, c, t * shape_.beams + n, to);
+    m_.next[n] = to;
+    set_hash(n, to);
+  }
+  WARPALIGN_HERE void set_hash(std::int32_t n, const CtcHypothesis& h) const {
+    m_.hash[n] = h.total > kNoPrefix ? h.hash : kNoHash;
+  }
+
+  // What a candidate is, with `node` for a label that begins.
+  WARPALIGN_HERE void become(const BeamFrame& frame, const Candidate& c, std::int32_t node,
+                             CtcHypothesis& to) const {
+    if (!is_new(c.id)) {
       const Stay& s = m_.stays[c.id];
       to = m_.now[c.id];
       to.total = s.total;
@@ -274,12 +319,12 @@ class PrefixSearch {
       if (s.made_by != kNoNode) nodes_[node] = {s.made_by, to.last};
       return;
     }
-    const std::int32_t i = (c.id - shape_.beams) / shape_.labels, j = (c.id - shape_.beams) % shape_.labels;
-    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * frame.stride + j;
+    const std::int32_t i = place_of(c.id);
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * frame.stride + rank_of(c.id);
     const CtcHypothesis& from = m_.now[i];
     const std::int32_t label = frame.label[at];
     const bool by_label = label != from.last && from.best_label > from.best_blank;
-    to.total = to.label = c.score;
+    to.total = to.label = c.score();
     to.best_label = (by_label ? from.best_label : from.best_blank) + frame.weight[at];
     to.hash = extended(from.hash, label);
     to.parent_hash = from.hash;

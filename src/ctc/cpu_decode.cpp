@@ -92,26 +92,33 @@ void search_greedily(const CtcProblem& p, const CtcGreedy& out, std::int32_t b, 
 }
 
 // The crew of a search.
-struct Alone {
+class Alone {
+ public:
   static std::int32_t rank() { return 0; }
   static std::int32_t size() { return 1; }
   static void sync() {}
   static std::int32_t lane() { return 0; }
   static std::int32_t lanes() { return 1; }
   static std::int32_t most(std::int32_t v) { return v; }
-  static std::int32_t append(std::int32_t* count) { return (*count)++; }
-  static void mark(std::uint32_t* bits, std::int32_t index) { bits[index / 32] |= 1u << (index % 32); }
-  static double least_stay(const Candidate* stays, std::int32_t count) {
-    return std::min_element(stays, stays + count,
-                            [](const Candidate& a, const Candidate& b) { return a.score < b.score; })
-        ->score;
+  template <class T>
+  static std::int32_t find(const T* all, std::int32_t count, T v) {
+    const T* const at = std::find(all, all + count, v);
+    return at == all + count ? -1 : static_cast<std::int32_t>(at - all);
   }
+  static std::int32_t append(std::int32_t* count, bool wanted) { return wanted ? (*count)++ : 0; }
+  static void mark(std::uint32_t* bits, std::int32_t index) { bits[index / 32] |= 1u << (index % 32); }
+  void reset_least() const { least_ = kInfinity; }
+  void lower(double total) const { least_ = std::min(least_, total); }
+  [[nodiscard]] double least() const { return least_; }
   static void select(Candidate* candidates, std::int32_t count, std::int32_t keep, std::int32_t* chosen) {
     const std::int32_t found = std::min(count, keep);
     std::partial_sort(candidates, candidates + found, candidates + count,
                       [](const Candidate& a, const Candidate& b) { return a.is_before(b); });
     for (std::int32_t n = 0; n < keep; ++n) chosen[n] = n < found ? n : -1;
   }
+
+ private:
+  mutable double least_ = kInfinity;
 };
 
 // A worker's memory, and the search of one utterance after another.
@@ -136,16 +143,16 @@ class BeamWorker {
       memory_.now[k] = beam_.before ? beam_.before[first + k] : empty_prefix(k);
     }
     const std::int32_t begin = beam_.frames_before ? beam_.frames_before[b] : 0, frames = frames_of(p_, b);
-    PrefixSearch<Real, Alone> search(shape_, beam_.label_scores != nullptr, beam_.threshold,
-                                     beam_.nodes + first * beam_.capacity, memory_, crew_);
+    PrefixSearch<Real, Alone> search(shape_, beam_.threshold, beam_.nodes + first * beam_.capacity, memory_,
+                                     crew_);
     bool bad = std::isnan(memory_.now[0].total);
     for (std::int32_t t = 0; t < frames && !bad; ++t) {
       bad = rows_.read(b, t);
       if (bad) break;
       fill_lists(b);
-      const auto gain_of = [&](std::int32_t place, std::int32_t c) {
+      const auto gain_of = [&](std::int32_t place, std::int32_t c, double weight) {
         const Real* const added = added_of(b, place);
-        return static_cast<double>(added ? rows_.x[c] + added[c] : rows_.x[c]) - rows_.lse;
+        return added ? static_cast<double>(rows_.x[c] + added[c]) - rows_.lse : weight;
       };
       search.step(
           {weight_, label_, beam_.label_scores ? shape_.labels : 0, rows_.weight_of(p_.blank)}, begin + t,

@@ -25,6 +25,7 @@ from warpalign._ctc import ops
 from warpalign._ctc.checks import check_lengths, check_logits
 
 _MOST_BEAMS = 128
+_MOST_SCORED_BEAMS = 64
 
 
 class CTCGreedyState(NamedTuple):
@@ -80,14 +81,10 @@ def _check_frames(logits: object, logit_lengths: object, blank: object, from_log
 def _result(
     frames: _Frames, tokens: Tensor, token_frames: Tensor, lengths: Tensor, scores: Tensor, state: object
 ) -> Hypotheses:
-    parts = (
-        tokens,
-        token_frames,
-        tokens.clamp(max=0),
-        lengths,
-        scores.to(ops.real_of(frames.logits.dtype)),
-    )
-    return Hypotheses(*(part.squeeze(0) for part in parts) if frames.unbatched else parts, state)
+    real = scores.to(ops.real_of(frames.logits.dtype))
+    parts = (tokens, token_frames, tokens.clamp(max=0), lengths, real)
+    first, at, durations, counts, totals = (p.squeeze(0) for p in parts) if frames.unbatched else parts
+    return Hypotheses(first, at, durations, counts, totals, state)
 
 
 @keyword_only(2, "write blank=")
@@ -198,7 +195,7 @@ def ctc_beam_decode(
     Args:
         logits: (B, T, C) or (T, C), as in :func:`ctc_greedy_decode`.
         logit_lengths: (B,) true numbers of frames T_b, 0 to T, as in :func:`ctc_greedy_decode`.
-        beam: prefixes of an utterance, 1 to 128.
+        beam: prefixes of an utterance, 1 to 128, or 64 with a language model.
         n_best: hypotheses that are returned, 1 to beam.
         blank: the class of the blank; a negative number counts from C.
         from_log_probs: True: the logits are log-probabilities.
@@ -232,8 +229,11 @@ def ctc_beam_decode(
     """
     frames = _check_frames(logits, logit_lengths, blank, from_log_probs)
     width = check_count(beam, "beam")
-    if width > _MOST_BEAMS:
-        raise ValueError(f"beam: expected at most {_MOST_BEAMS}, got {beam}")
+    most, beside = (
+        (_MOST_BEAMS, "") if language_model is None else (_MOST_SCORED_BEAMS, " with a language_model")
+    )
+    if width > most:
+        raise ValueError(f"beam: expected at most {most}{beside}, got {beam}")
     count = check_count(n_best, "n_best")
     if count > width:
         raise ValueError(f"n_best: expected at most beam = {width}, got {n_best}")
@@ -247,7 +247,8 @@ def ctc_beam_decode(
         else:
             after = _search_with(model, frames, width, before)
         found = ops.beam_labels(after.hypotheses, after.nodes, count, after.nodes.shape[1])
-    return [_result(frames, *(part[:, k] for part in found), after) for k in range(count)]
+    each = [[part[:, k] for part in found] for k in range(count)]
+    return [_result(frames, tokens, at, lengths, scores, after) for tokens, at, lengths, scores in each]
 
 
 def _check_language(
@@ -302,16 +303,13 @@ def _search_with(
     logits = frames.logits
     batch, length, classes = logits.shape
     device, places = logits.device, batch * width
+    rows: Tensor | None
     if before is None:
         rows, language = model.begin(places, device)
         hypotheses, counts = None, None
     else:
-        rows, language, hypotheses, counts = (
-            before.language_rows,
-            before.language,
-            before.hypotheses,
-            before.frames,
-        )
+        rows, language = before.language_rows, before.language
+        hypotheses, counts = before.hypotheses, before.frames
     nodes = _nodes(frames, width, before)
     first = torch.arange(0, places, width, device=device)[:, None]
     is_frame = None

@@ -149,6 +149,13 @@ TEST(CtcDecodeApi, EveryViolationOfBeamSearchIsRefused) {
           {"threshold", [](Call& c) { c.beam.threshold = 0; }},
           {"threshold", [](Call& c) { c.beam.threshold = std::nan(""); }},
           {"label_scores", [](Call& c) { c.beam.label_scores = c.logits.data(); }},
+          {"beams",
+           [](Call& c) {
+             c.beam.label_scores = c.logits.data();
+             c.p.frames = 1;
+             c.frame_counts = {1, 1};
+             c.beam.beams = 65;
+           }},
           {"after", [](Call& c) { c.beam.after = nullptr; }},
           {"nodes", [](Call& c) { c.beam.nodes = nullptr; }},
           {"nodes", [](Call& c) { c.beam.nodes = reinterpret_cast<CtcNode*>(c.beam.after); }},

@@ -1,10 +1,13 @@
 // What decoding needs of a frame: blank's log-probability, and the best labels. A warp has a frame, or one
-// list of a frame with label scores; its lanes hold the list, entry 32 s + lane in slot s. Columns come in
-// order, so that of equal ones the lower class stays ahead; a column that is above the last entry is put into
-// its place by all lanes.
+// list of a frame with label scores; its lanes hold the list, entry 32 s + lane in slot s. One pass makes the
+// log-sum and a number that all entries of the list reach, another one the list. Columns come in order, so
+// that of equal ones the lower class stays ahead; a column that is above the last entry is put into its place
+// by all lanes.
 #pragma once
 
 #include <math_constants.h>
+
+#include <limits>
 
 #include "ctc/cuda/rows/rows.cuh"
 #include "warpalign/ctc_decode.h"
@@ -91,41 +94,136 @@ class TopList {
   Real least_;
 };
 
+// A frame's row of numbers, of which a lane has columns lane, lane + 32, ...
+template <class Element>
+struct FrameRow {
+  using Real = cuda::Sum<Element>;
+  static constexpr int kAtOnce = 4;  // columns of a lane that are loaded together
+
+  const Element* row;
+  std::int64_t stride;
+  const Real* added;  // or null
+  int classes, blank, lane;
+
+  // see(first, x, v): columns first + 32 q + lane; the logits, and the numbers that labels are ordered by.
+  // Where there is no column both are -inf, and so is v of blank.
+  template <class See>
+  __device__ __forceinline__ void each(const See& see) const {
+    for (int first = 0; first < classes; first += kAtOnce * cuda::kWarpSize) {
+      Real x[kAtOnce], v[kAtOnce];
+#pragma unroll
+      for (int q = 0; q < kAtOnce; ++q) {
+        const int c = first + q * cuda::kWarpSize + lane;
+        x[q] = c < classes ? static_cast<Real>(cuda::widen(row[c * stride])) : -static_cast<Real>(CUDART_INF);
+        v[q] = c == blank ? -static_cast<Real>(CUDART_INF) : x[q];
+        if (added && c < classes) v[q] += added[c];
+      }
+      see(first, x, v);
+    }
+  }
+};
+
+// The log-sum of a frame, and a number that at least `count` labels reach.
+template <class Real>
+struct FrameSum {
+  double lse;
+  Real reached;
+};
+
+// The n-th largest of kOwn numbers of every lane.
+template <int kOwn, class Real>
+__device__ __forceinline__ Real nth_largest(const Real (&own)[kOwn], int n, int lane) {
+  int before[kOwn] = {};
+#pragma unroll
+  for (int k = 0; k < cuda::kWarpSize; ++k) {
+#pragma unroll
+    for (int j = 0; j < kOwn; ++j) {
+      const Real other = cuda::shuffle(own[j], k);
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        const bool is_first = k < lane || (k == lane && j < i);
+        before[i] += static_cast<int>(other > own[i]) | (static_cast<int>(other == own[i]) & is_first);
+      }
+    }
+  }
+  Real nth = 0;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    const unsigned lanes = __ballot_sync(cuda::kFullWarp, before[i] == n - 1);
+    if (lanes != 0) nth = cuda::shuffle(own[i], __ffs(lanes) - 1);
+  }
+  return nth;
+}
+
+// The first pass. Each lane keeps the largest of two halves of its columns: numbers of different labels, so
+// that as many labels reach the count-th of them.
+template <class Element>
+__device__ __forceinline__ FrameSum<cuda::Sum<Element>> sum_frame(const FrameRow<Element>& row, int count) {
+  using Real = cuda::Sum<Element>;
+  constexpr Real kLowest = -std::numeric_limits<Real>::infinity();
+  cuda::OnlineSum<Real> sum;
+  Real largest[2] = {kLowest, kLowest};
+  row.each([&](int, const auto& x, const auto& v) {
+    Real top = x[0];
+#pragma unroll
+    for (int q = 0; q < FrameRow<Element>::kAtOnce; ++q) {
+      top = max(top, x[q]);
+      largest[q % 2] = max(largest[q % 2], v[q]);
+    }
+    const Real next = max(sum.shift, top * kLog2E<Real>);
+    Real part = 0;
+#pragma unroll
+    for (int q = 0; q < FrameRow<Element>::kAtOnce; ++q) {
+      part += cuda::exp2_of(fma(x[q], kLog2E<Real>, -next));
+    }
+    sum.sum = fma(sum.sum, cuda::exp2_of(sum.shift - next), part);
+    sum.shift = next;
+  });
+  const auto all = cuda::finished(sum.join(cuda::kWarpSize));
+  const double lse = (static_cast<double>(all.shift) + static_cast<double>(all.log2_sum)) * kLn2<double>;
+  Real reached = kLowest;
+  if (count <= cuda::kWarpSize) {
+    const Real one[1] = {max(largest[0], largest[1])};
+    reached = nth_largest(one, count, row.lane);
+  } else if (count <= 2 * cuda::kWarpSize) {
+    reached = nth_largest(largest, count, row.lane);
+  }
+  return {lse, reached};
+}
+
 template <class Element>
 __device__ __forceinline__ void find_top(const TopParams<Element>& p, std::int64_t list) {
   using Real = cuda::Sum<Element>;
   const Batch& batch = p.batch;
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
-  const std::int64_t row = list / p.lists;
-  const int b = static_cast<int>(row / batch.frames), t = static_cast<int>(row % batch.frames);
+  const std::int64_t place = list / p.lists;
+  const int b = static_cast<int>(place / batch.frames), t = static_cast<int>(place % batch.frames);
   if (t >= true_length(batch.logit_lengths, b, batch.frames)) return;
-  const Element* const at = p.logits + b * batch.stride[0] + t * batch.stride[1];
-  const auto sum = cuda::finished(sum_columns(at, batch.stride[2], 0, batch.classes, lane, cuda::kWarpSize));
-  double lse = (static_cast<double>(sum.shift) + static_cast<double>(sum.log2_sum)) * kLn2<double>;
-  if (!isnan(lse) && (batch.log_probs || lse == -CUDART_INF)) lse = 0;
-  const Real* const added =
-      p.added ? p.added + (std::int64_t{b} * p.lists + list % p.lists) * batch.classes : nullptr;
-  const auto load = [&](int c) {
-    if (c >= batch.classes || c == batch.blank) return -static_cast<Real>(CUDART_INF);
-    const Real x = static_cast<Real>(cuda::widen(at[c * batch.stride[2]]));
-    return added ? x + added[c] : x;
-  };
+  const FrameRow<Element> row{
+      p.logits + b * batch.stride[0] + t * batch.stride[1],
+      batch.stride[2],
+      p.added ? p.added + (std::int64_t{b} * p.lists + list % p.lists) * batch.classes : nullptr,
+      batch.classes,
+      batch.blank,
+      lane};
+  const FrameSum<Real> sum = sum_frame(row, p.count);
+  const double lse = !isnan(sum.lse) && (batch.log_probs || sum.lse == -CUDART_INF) ? 0 : sum.lse;
   TopList<Real> top(p.count, lane);
-  Real next = load(lane);
-  for (int first = 0; first < batch.classes; first += cuda::kWarpSize) {
-    const Real now = next;
-    next = load(first + cuda::kWarpSize + lane);
-    unsigned better = __ballot_sync(cuda::kFullWarp, now > top.least());
-    for (; better != 0; better &= better - 1) {
-      const int from = __ffs(better) - 1;
-      const Real value = cuda::shuffle(now, from);
-      if (value > top.least()) top.insert(value, first + from);
+  row.each([&](int first, const auto&, const auto& v) {
+#pragma unroll
+    for (int q = 0; q < FrameRow<Element>::kAtOnce; ++q) {
+      unsigned better = __ballot_sync(cuda::kFullWarp, v[q] >= sum.reached && v[q] > top.least());
+      for (; better != 0; better &= better - 1) {
+        const int from = __ffs(better) - 1;
+        const Real value = cuda::shuffle(v[q], from);
+        if (value > top.least()) top.insert(value, first + q * cuda::kWarpSize + from);
+      }
     }
-  }
+  });
   top.write(p.weight + list * p.count, p.label + list * p.count, lse);
   if (lane == 0 && list % p.lists == 0) {
-    const Real x = static_cast<Real>(cuda::widen(at[batch.blank * batch.stride[2]]));
-    p.ends[row] = {static_cast<double>(x) - lse, lse};
+    const Real x = static_cast<Real>(cuda::widen(row.row[batch.blank * batch.stride[2]]));
+    p.ends[place] = {static_cast<double>(x) - lse, lse};
   }
 }
 

@@ -1,8 +1,10 @@
 // Decoding: its kernels for every type of logits, and their host side.
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 
 #include "core/arena.h"
+#include "core/plan_log.h"
 #include "core/visit_dtype.h"
 #include "ctc/cuda/call/kernels.cuh"
 #include "ctc/cuda/decode/greedy.cuh"
@@ -33,23 +35,32 @@ struct FrameLists {
   }
 };
 
-// The workspace of a beam search.
-struct SearchMemory {
-  BeamShape shape;
-  FrameLists lists;
-  std::size_t bytes;  // of one utterance's search
-  unsigned char* memory = nullptr;
+// Shared memory of a block of the search.
+std::size_t shared_bytes(const BeamShape& shape, const RowRing& ring) {
+  BlockArena arena(nullptr);
+  static_cast<void>(StagedLists(shape, arena));
+  static_cast<void>(BeamMemory(shape, arena));
+  static_cast<void>(arena.take<cuda::Bits128>(static_cast<std::size_t>(RowRing::kRows) * ring.chunks));
+  return arena.used();
+}
 
-  SearchMemory(const CtcProblem& p, const CtcBeam& beam, Arena& arena)
-      : shape(beam.beams, beam.label_scores != nullptr),
-        lists(p, beam.label_scores ? beam.beams : 1, shape.labels, arena) {
-    BlockArena one(nullptr);
-    static_cast<void>(StagedLists(shape.labels, one));
-    static_cast<void>(BeamMemory(shape, one));
-    bytes = one.used();
-    if (beam.label_scores) memory = arena.take<unsigned char>(bytes * p.batch);
+// Rows are staged where they are short and whole 16 bytes.
+RowRing ring_of(const CtcProblem& p, bool own_lists) {
+  const std::int64_t size = static_cast<std::int64_t>(size_of(p.dtype)), bytes = p.classes * size;
+  const bool is_whole = reinterpret_cast<std::uintptr_t>(p.logits.data) % 16 == 0 &&
+                        p.logits.stride[0] * size % 16 == 0 && p.logits.stride[1] * size % 16 == 0 &&
+                        p.logits.stride[2] == 1 && bytes % 16 == 0;
+  const bool stages = !own_lists && is_whole && bytes <= RowRing::kMostBytes;
+  return {stages ? static_cast<int>(bytes / 16) : 0};
+}
+
+// Where a plan is described, and not run.
+void begin_plan(const char* call, const Execution& execution, std::size_t workspace) {
+  if (PlanLog* const log = PlanLog::current()) {
+    log->begin(call, cuda::name_of_device(execution.cuda_device));
+    log->memory("workspace", workspace);
   }
-};
+}
 
 Batch batch_of(const CtcProblem& p) {
   Batch batch{};
@@ -98,6 +109,7 @@ std::size_t greedy_workspace_bytes_cuda(const CtcProblem& p, const CtcGreedy&, c
 Status greedy_cuda(const CtcProblem& p, const CtcGreedy& out, Workspace workspace,
                    const Execution& execution) {
   const auto stream = static_cast<cudaStream_t>(execution.stream);
+  begin_plan("ctc_greedy", execution, greedy_workspace_bytes_cuda(p, out, execution));
   Arena arena(workspace.data);
   const FrameLists lists(p, 1, 1, arena);
   if (Status s = find_top(p, nullptr, 1, 1, lists, stream); !s.ok()) return s;
@@ -107,36 +119,42 @@ Status greedy_cuda(const CtcProblem& p, const CtcGreedy& out, Workspace workspac
 
 std::size_t beam_workspace_bytes_cuda(const CtcProblem& p, const CtcBeam& beam, const Execution&) {
   Arena arena;
-  static_cast<void>(SearchMemory(p, beam, arena));
+  static_cast<void>(FrameLists(p, beam.label_scores ? beam.beams : 1, beam.beams + 1, arena));
   return arena.used();
 }
 
 Status beam_cuda(const CtcProblem& p, const CtcBeam& beam, Workspace workspace, const Execution& execution) {
   const auto stream = static_cast<cudaStream_t>(execution.stream);
-  Arena arena(workspace.data);
-  const SearchMemory memory(p, beam, arena);
-  const int lists = beam.label_scores ? beam.beams : 1;
-  if (Status s = find_top(p, beam.label_scores, lists, memory.shape.labels, memory.lists, stream); !s.ok()) {
-    return s;
+  const BeamShape shape(beam.beams, beam.label_scores != nullptr);
+  const int most = cuda::traits_of(execution.cuda_device).shared_bytes_per_block;
+  RowRing ring = ring_of(p, shape.own_lists);
+  if (shared_bytes(shape, ring) > static_cast<std::size_t>(most)) ring = {0};
+  const std::size_t bytes = shared_bytes(shape, ring);
+  if (bytes > static_cast<std::size_t>(most)) {
+    return Status::unsupported("beams", "fewer beams, which this device's shared memory has room for");
   }
+  begin_plan("ctc_beam", execution, beam_workspace_bytes_cuda(p, beam, execution));
+  Arena arena(workspace.data);
+  const int count = beam.label_scores ? beam.beams : 1;
+  const FrameLists lists(p, count, shape.labels, arena);
+  if (Status s = find_top(p, beam.label_scores, count, shape.labels, lists, stream); !s.ok()) return s;
   PrefixParams params{};
   params.batch = batch_of(p);
   params.dtype = p.dtype;
   params.logits = p.logits.data;
   params.beam = beam;
-  params.weight = memory.lists.weight;
-  params.label = memory.lists.label;
-  params.ends = memory.lists.ends;
-  params.memory = memory.memory;
-  params.bytes = memory.bytes;
-  const cuda::LaunchConfig config{p.batch, search_threads(beam.beams), memory.memory ? 0 : memory.bytes,
-                                  stream};
+  params.weight = lists.weight;
+  params.label = lists.label;
+  params.ends = lists.ends;
+  params.ring = ring;
+  const cuda::LaunchConfig config{p.batch, search_threads(beam.beams), bytes, stream};
   return p.dtype == DType::kFloat64 ? cuda::launch(kPrefix<double>, config, params)
                                     : cuda::launch(kPrefix<float>, config, params);
 }
 
 Status beam_labels_cuda(const CtcBeamLabels& labels, const Execution& execution) {
   const auto stream = static_cast<cudaStream_t>(execution.stream);
+  begin_plan("ctc_beam_labels", execution, 0);
   return cuda::launch(kLabels, {labels.batch * labels.n_best, kLabelsThreads, 0, stream}, labels);
 }
 

@@ -1,11 +1,13 @@
 // Prefix beam search on CUDA: a block has an utterance and all its frames, and runs ctc/beam.h. Four threads
-// have a prefix. What a search keeps between frames is in shared memory; with label scores, whose lists are
-// K + 1 times as many, in the workspace. A frame's list is loaded while the frame before is searched.
+// have a prefix. What a search keeps between frames is in shared memory. A frame's list comes while the two
+// frames before it are searched.
 #pragma once
 
 #include "ctc/beam.h"
 #include "ctc/cuda/decode/frames.cuh"
 #include "cuda/launch/shared.cuh"
+#include "cuda/memory/copy_async.cuh"
+#include "cuda/memory/streaming.cuh"
 
 namespace warpalign::detail::ctc {
 
@@ -39,8 +41,19 @@ struct StagedLists {
   double* weight;
   std::int32_t* label;
 
-  WARPALIGN_ANYWHERE StagedLists(int count, BlockArena& arena)
-      : weight(arena.take<double>(2 * count)), label(arena.take<std::int32_t>(2 * count)) {}
+  WARPALIGN_ANYWHERE StagedLists(const BeamShape& shape, BlockArena& arena)
+      : weight(arena.take<double>(shape.own_lists ? 0 : 2 * shape.labels)),
+        label(arena.take<std::int32_t>(shape.own_lists ? 0 : 2 * shape.labels)) {}
+};
+
+// Where rows of logits are staged: in rings of three in shared memory, which the step of row t copies row t +
+// 2 to. No chunks: rows are read where they lie.
+struct RowRing {
+  static constexpr int kRows = 3;
+  int chunks;  // of 16 bytes, of a row
+
+  // Rows of at most so many bytes, of which each thread copies few chunks.
+  static constexpr int kMostBytes = 8192;
 };
 
 struct PrefixParams {
@@ -51,13 +64,15 @@ struct PrefixParams {
   const double* weight;  // as TopParams has them
   const std::int32_t* label;
   const FrameEnds* ends;
-  unsigned char* memory;  // of utterances, with label scores; null: shared memory
-  std::size_t bytes;      // of one
+  RowRing ring;
 };
 
 // A block as the crew of a search.
 class BlockCrew {
  public:
+  // least: a number in shared memory.
+  __device__ __forceinline__ explicit BlockCrew(int* least) : least_(least) {}
+
   [[nodiscard]] __device__ __forceinline__ static int rank() { return static_cast<int>(threadIdx.x); }
   [[nodiscard]] __device__ __forceinline__ static int size() { return static_cast<int>(blockDim.x); }
   __device__ __forceinline__ static void sync() { __syncthreads(); }
@@ -66,31 +81,63 @@ class BlockCrew {
   [[nodiscard]] __device__ __forceinline__ static int most(int v) {
     return cuda::reduce<kPrefixLanes>(v, [](int a, int b) { return max(a, b); });
   }
-  [[nodiscard]] __device__ __forceinline__ static int append(std::int32_t* count) {
-    return atomicAdd(count, 1);
+  template <class T>
+  [[nodiscard]] __device__ __forceinline__ static int find(const T* all, int count, T v) {
+    constexpr int kAtOnce = 4;  // loads that do not wait for each other
+    int found = -1;
+    for (int first = lane(); first < count; first += kAtOnce * kPrefixLanes) {
+      T seen[kAtOnce];
+#pragma unroll
+      for (int q = 0; q < kAtOnce; ++q) {
+        const int i = first + q * kPrefixLanes;
+        seen[q] = all[i < count ? i : first];
+      }
+#pragma unroll
+      for (int q = 0; q < kAtOnce; ++q) {
+        const int i = first + q * kPrefixLanes;
+        found = (i < count) & (seen[q] == v) ? i : found;
+      }
+    }
+    return found;
+  }
+  // A warp asks for its places together.
+  [[nodiscard]] __device__ __forceinline__ static int append(std::int32_t* count, bool wanted) {
+    const unsigned all = __ballot_sync(cuda::kFullWarp, wanted);
+    if (all == 0) return 0;
+    const int lane = rank() % cuda::kWarpSize;
+    int first = 0;
+    if (lane == 0) first = atomicAdd(count, __popc(all));
+    return cuda::shuffle(first, 0) + __popc(all & ((1u << lane) - 1));
   }
   __device__ __forceinline__ static void mark(std::uint32_t* bits, int index) {
     atomicOr(bits + index / 32, 1u << (index % 32));
   }
-  // Rounded down to float32. Every warp makes it for itself.
-  [[nodiscard]] __device__ __forceinline__ static double least_stay(const Candidate* stays, int count) {
-    float least = CUDART_INF_F;
-    for (int k = rank() % cuda::kWarpSize; k < count; k += cuda::kWarpSize) {
-      least = min(least, __double2float_rd(stays[k].score));
-    }
-    return cuda::reduce(least, [](float a, float b) { return min(a, b); });
+  // Totals are rounded down to float32, whose bits are in the order of integers but for negative numbers.
+  __device__ __forceinline__ void reset_least() const { *least_ = ordered(__float_as_int(CUDART_INF_F)); }
+  __device__ __forceinline__ void lower(double total) const {
+    atomicMin(least_, ordered(__float_as_int(__double2float_rd(total))));
   }
+  [[nodiscard]] __device__ __forceinline__ double least() const { return __int_as_float(ordered(*least_)); }
   // A candidate's place is the number of those before it.
   __device__ __forceinline__ static void select(const Candidate* candidates, int count, int keep,
                                                 std::int32_t* chosen) {
     for (int s = rank(); s < count; s += size()) {
       const Candidate own = candidates[s];
-      if (!(own.score > kNoPrefix)) continue;
+      if (!(own.score() > kNoPrefix)) continue;
       int place = 0;
+#pragma unroll 8
       for (int k = 0; k < count; ++k) place += candidates[k].is_before(own);
       if (place < keep) chosen[place] = s;
     }
   }
+
+ private:
+  // Its own inverse.
+  [[nodiscard]] __device__ __forceinline__ static int ordered(int bits) {
+    return bits ^ ((bits >> 31) & 0x7fffffff);
+  }
+
+  int* const least_;
 };
 
 template <class Real>
@@ -101,22 +148,23 @@ class SearchBlock {
         b_(b),
         first_(static_cast<std::int64_t>(b) * p.beam.beams),
         frames_(true_length(p.batch.logit_lengths, b, p.batch.frames)),
-        begin_(p.beam.frames_before ? p.beam.frames_before[b] : 0),
-        own_lists_(p.beam.label_scores != nullptr) {}
+        begin_(p.beam.frames_before ? p.beam.frames_before[b] : 0) {}
 
   __device__ __forceinline__ void run() const {
-    const BeamShape shape(p_.beam.beams, own_lists_);
-    BlockArena arena(p_.memory ? p_.memory + b_ * p_.bytes : cuda::dynamic_shared());
-    const StagedLists staged(shape.labels, arena);
+    const BeamShape shape(p_.beam.beams, p_.beam.label_scores != nullptr);
+    BlockArena arena(cuda::dynamic_shared());
+    const StagedLists staged(shape, arena);
     const BeamMemory memory(shape, arena);
-    const BlockCrew crew;
+    auto* const rows = arena.take<cuda::Bits128>(RowRing::kRows * p_.ring.chunks);
+    __shared__ int least;
+    const BlockCrew crew(&least);
     for (int k = BlockCrew::rank(); k < shape.beams; k += BlockCrew::size()) {
       memory.now[k] = p_.beam.before ? p_.beam.before[first_ + k] : empty_prefix(k);
     }
-    PrefixSearch<Real, BlockCrew> search(shape, own_lists_, p_.beam.threshold,
-                                         p_.beam.nodes + first_ * p_.beam.capacity, memory, crew);
+    PrefixSearch<Real, BlockCrew> search(shape, p_.beam.threshold, p_.beam.nodes + first_ * p_.beam.capacity,
+                                         memory, crew);
     bool bad = isnan(memory.now[0].total) || begin_ < 0 || frames_ > p_.beam.capacity - begin_;
-    if (!bad) bad = own_lists_ ? step_alone(search, shape) : step_all(search, shape, staged);
+    if (!bad) bad = shape.own_lists ? step_alone(search, shape) : step_all(search, shape, staged, rows);
     for (int k = BlockCrew::rank(); k < shape.beams; k += BlockCrew::size()) {
       std::int32_t source = k, label = -1;
       if (frames_ > 0 && !bad) search.move_of(k, source, label);
@@ -131,13 +179,13 @@ class SearchBlock {
   using Search = PrefixSearch<Real, BlockCrew>;
 
   // All frames with one list each. Whether one is bad: then the search ends there.
-  __device__ __forceinline__ bool step_all(Search& search, const BeamShape& shape,
-                                           const StagedLists& staged) const {
+  __device__ __forceinline__ bool step_all(Search& search, const BeamShape& shape, const StagedLists& staged,
+                                           cuda::Bits128* rows) const {
     const std::int64_t row = static_cast<std::int64_t>(b_) * p_.batch.frames;
     const int k = BlockCrew::rank();  // a block has no fewer threads than a list has labels
     double weight = 0;
     std::int32_t label = -1;
-    FrameEnds next{};
+    FrameEnds now{}, next{};
     const auto load = [&](int t) {
       if (t >= frames_) return;
       if (k < shape.labels) {
@@ -147,23 +195,34 @@ class SearchBlock {
       next = p_.ends[row + t];
     };
     const auto store = [&](int t) {
+      now = next;
       if (k >= shape.labels) return;
       staged.weight[t % 2 * shape.labels + k] = weight;
       staged.label[t % 2 * shape.labels + k] = label;
     };
     load(0);
     store(0);
+    copy_row(0, rows);
+    copy_row(1, rows);
+    cuda::await_copy_groups<1>();
     BlockCrew::sync();
+    load(1);
     for (int t = 0; t < frames_; ++t) {
-      const FrameEnds ends = next;
+      const FrameEnds ends = now;
       if (isnan(ends.lse)) return true;
-      load(t + 1);
-      const auto weight_of = [&](int c) { return static_cast<double>(logit(t, c)) - ends.lse; };
-      const int half = t % 2 * shape.labels;
-      search.step({staged.weight + half, staged.label + half, 0, ends.blank}, begin_ + t, weight_of,
-                  [&](int, int c) { return weight_of(c); });
+      // The other half of the staged lists is that of the step before, which has ended in a barrier.
       store(t + 1);
-      BlockCrew::sync();
+      load(t + 2);
+      copy_row(t + 2, rows);
+      cuda::await_copy_groups<1>();  // row t + 1, which the step's barriers show to all threads
+      const int half = t % 2 * shape.labels;
+      const auto weight_of = [&](int c) {
+        const Real x =
+            p_.ring.chunks > 0 ? element(rows + t % RowRing::kRows * p_.ring.chunks, c) : logit(t, c);
+        return static_cast<double>(x) - ends.lse;
+      };
+      search.step({staged.weight + half, staged.label + half, 0, ends.blank}, begin_ + t, weight_of,
+                  [](int, int, double lp) { return lp; });
     }
     return false;
   }
@@ -177,7 +236,7 @@ class SearchBlock {
     search.step(
         {p_.weight + list, p_.label + list, shape.labels, ends.blank}, begin_,
         [&](int c) { return static_cast<double>(logit(0, c)) - ends.lse; },
-        [&](int place, int c) {
+        [&](int place, int c, double) {
           const Real* const added =
               static_cast<const Real*>(p_.beam.label_scores) + (first_ + place) * p_.batch.classes;
           return static_cast<double>(logit(0, c) + added[c]) - ends.lse;
@@ -185,18 +244,35 @@ class SearchBlock {
     return false;
   }
 
+  // Begins to copy row t to its place in the ring: one group of copies, which may be empty.
+  __device__ __forceinline__ void copy_row(int t, cuda::Bits128* rows) const {
+    if (t < frames_ && p_.ring.chunks > 0) {
+      const std::int64_t size = element_size();
+      const auto* const from =
+          reinterpret_cast<const cuda::Bits128*>(static_cast<const unsigned char*>(p_.logits) +
+                                                 (b_ * p_.batch.stride[0] + t * p_.batch.stride[1]) * size);
+      cuda::Bits128* const to = rows + t % RowRing::kRows * p_.ring.chunks;
+      for (int k = BlockCrew::rank(); k < p_.ring.chunks; k += BlockCrew::size()) {
+        cuda::copy_async_l2(to + k, from + k);
+      }
+    }
+    cuda::end_copy_group();
+  }
+  [[nodiscard]] __device__ __forceinline__ int element_size() const {
+    if constexpr (sizeof(Real) == sizeof(double)) return 8;
+    return p_.dtype == DType::kFloat32 ? 4 : 2;
+  }
+
   [[nodiscard]] __device__ __forceinline__ Real logit(int t, int c) const {
-    const std::int64_t at = b_ * p_.batch.stride[0] + t * p_.batch.stride[1] + c * p_.batch.stride[2];
+    return element(p_.logits, b_ * p_.batch.stride[0] + t * p_.batch.stride[1] + c * p_.batch.stride[2]);
+  }
+  [[nodiscard]] __device__ __forceinline__ Real element(const void* data, std::int64_t at) const {
     if constexpr (sizeof(Real) == sizeof(double)) {
-      return static_cast<const double*>(p_.logits)[at];
+      return static_cast<const double*>(data)[at];
     } else {
-      if (p_.dtype == DType::kFloat16) {
-        return cuda::widen(static_cast<const cuda::Float16*>(p_.logits)[at]);
-      }
-      if (p_.dtype == DType::kBFloat16) {
-        return cuda::widen(static_cast<const cuda::BFloat16*>(p_.logits)[at]);
-      }
-      return static_cast<const float*>(p_.logits)[at];
+      if (p_.dtype == DType::kFloat16) return cuda::widen(static_cast<const cuda::Float16*>(data)[at]);
+      if (p_.dtype == DType::kBFloat16) return cuda::widen(static_cast<const cuda::BFloat16*>(data)[at]);
+      return static_cast<const float*>(data)[at];
     }
   }
 
@@ -204,7 +280,6 @@ class SearchBlock {
   const int b_;
   const std::int64_t first_;
   const int frames_, begin_;
-  const bool own_lists_;
 };
 
 template <class Real>

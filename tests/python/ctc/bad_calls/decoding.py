@@ -92,6 +92,7 @@ CALLS: BadCalls = {
     **beam("a float beam", TypeError, "beam: expected an int, got float", beam=2.0),
     **beam("a beam of 0", ValueError, "beam: expected at least 1, got 0", beam=0),
     **beam("too wide a beam", ValueError, "beam: expected at most 128, got 129", beam=129),
+    **beam("too wide a beam for a language model", ValueError, "beam: expected at most 64 with a language_model, got 65", beam=65, language_model=Reader()),
     **beam("more than the beam", ValueError, "n_best: expected at most beam = 4, got 5", beam=4, n_best=5),
     **beam("no hypothesis", ValueError, "n_best: expected at least 1, got 0", n_best=0),
     **beam("a threshold of 0", ValueError, "beam_threshold: expected a finite number > 0, got 0", beam_threshold=0),
