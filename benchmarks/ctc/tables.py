@@ -41,7 +41,7 @@ def loss_table() -> str:
 
 
 def align_table() -> str:
-    """Forced alignment and monotonic alignment search on a GPU."""
+    """Forced alignment, monotonic alignment search and decoding on a GPU."""
     rows = newest(load("nvidia-*/*-ctc.json"), "device", "B", "T", "C", "L", "dtype", "what")
     rows = [row for row in rows if row["op"] == "ctc" and row["what"] != "loss"]
     if not rows:
@@ -56,7 +56,7 @@ def align_table() -> str:
                 *(times(theirs / ours) if theirs else "–", number(row["mib"])),
             ]
         )
-    note = "align: `ctc_align`; mas: `monotonic_alignment_search` of L positions; both in a CUDA graph. torchaudio aligns one utterance per call."
+    note = "align: `ctc_align`; mas: `monotonic_alignment_search` of L positions; beam: `ctc_beam_decode` with a beam of L; greedy: `ctc_greedy_decode`; all in a CUDA graph. torchaudio aligns one utterance per call."
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
 
 
@@ -90,11 +90,44 @@ def plot() -> str:
     return "![Time of a CTC training step with warpalign, torch and cuDNN, by size of the logits](images/ctc.png)"
 
 
+def decode_table() -> str:
+    """Beam searches on one core beside other packages."""
+    rows = newest(load("*/*-ctc-cpu.json"), "device", "op", "B", "T", "C", "K")
+    rows = [row for row in rows if row["op"] == "ctc_decode"]
+    if not rows:
+        return NOTHING
+    header = [
+        "T × C",
+        "beam",
+        "`ctc_beam_decode`, ms",
+        "flashlight, ms",
+        "fast_ctc_decode, ms",
+        "pyctcdecode, ms",
+    ]
+    names = ("flashlight", "fast_ctc_decode", "pyctcdecode")
+    body = [
+        [
+            *(f"{row['T']} × {row['C']}", str(row["K"]), f"**{number(row['beam_ms'])}**"),
+            *(number(row.get(f"{name}_ms")) for name in names),
+        ]
+        for row in rows
+    ]
+    if not all(row.get(f"{name}_equal", True) for row in rows for name in names):
+        raise ValueError("searches have found different labels: their times do not compare")
+    note = (
+        "`benchmarks/ctc/cpu_peers.py`: CPU time of one thread, one utterance without a language model, frames that are sure of one "
+        "class, while other programs used the cores. flashlight looks at K + 2 classes of a frame, fast_ctc_decode at those above 0.1 / C, "
+        "pyctcdecode at those that its defaults keep; warpalign at all. All find the same labels."
+    )
+    return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "ctc-plot": plot,
     "ctc-gpu": loss_table,
     "ctc-align-gpu": align_table,
     "ctc-cpu": cpu_table,
+    "ctc-decode-cpu": decode_table,
 }
 
 
