@@ -35,7 +35,7 @@ bool normalize(const Ctc& problem, const double* x, std::vector<double>& lp) {
 // A path's last frames of labels go along with its log-probability.
 struct Best {
   double score = -kInfinity;
-  std::vector<int> frames = {};
+  std::vector<int> frames;
 };
 
 struct Entry {

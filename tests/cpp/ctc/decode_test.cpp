@@ -19,12 +19,15 @@ constexpr int kThinning = 3;  // every third problem in the emulator
 constexpr int kThinning = 1;
 #endif
 
+// Its members are initialised here for g++, which otherwise asks every initialiser list for them.
+// NOLINTBEGIN(readability-redundant-member-init)
 struct Search {
   int beams = 1;
   double threshold = kInf;
   std::vector<int> chunks = {};       // frames of each call; empty: all in one
   reference::LabelScores added = {};  // then every call has a frame
 };
+// NOLINTEND(readability-redundant-member-init)
 
 struct Found {
   std::vector<CtcPrefix> prefixes;
@@ -75,6 +78,7 @@ class Stream {
     p.logits.data =
         static_cast<const unsigned char*>(p.logits.data) + begin * stride[1] * size_of(batch_.dtype);
     std::vector<std::int32_t> lengths;
+    lengths.reserve(batch_.size());
     for (const Ctc& one : batch_.utterances) lengths.push_back(std::clamp(one.frames - begin, 0, count));
     const Buffer length(lengths);
     p.logit_lengths = static_cast<const std::int32_t*>(length.data());
@@ -411,6 +415,7 @@ TEST_P(CtcDecode, ThreadsShareUtterances) {
   parallel_for.threads = 3;
   parallel_for.run = [](void*, int count, void (*task)(void*, int), void* state) {
     std::vector<std::thread> threads;
+    threads.reserve(count);
     for (int k = 0; k < count; ++k) threads.emplace_back(task, state, k);
     for (std::thread& thread : threads) thread.join();
   };
@@ -434,6 +439,7 @@ std::vector<CtcPrefix> greedy(const CtcBatch& batch, const std::vector<int>& chu
     p.logits.data =
         static_cast<const unsigned char*>(p.logits.data) + begin * memory.stride()[1] * size_of(batch.dtype);
     std::vector<std::int32_t> lengths;
+    lengths.reserve(batch.size());
     for (const Ctc& one : batch.utterances) lengths.push_back(std::clamp(one.frames - begin, 0, count));
     const Buffer length(lengths);
     p.logit_lengths = static_cast<const std::int32_t*>(length.data());
