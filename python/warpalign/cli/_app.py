@@ -17,6 +17,7 @@ from warpalign.cli._cdist import cdist
 from warpalign.cli._cluster import cluster
 from warpalign.cli._ctc_align import ctc_align
 from warpalign.cli._ctc_decode import ctc_decode
+from warpalign.cli._explain import explain_command
 from warpalign.cli._info import info
 from warpalign.cli._transport import transport
 
@@ -33,7 +34,18 @@ def warpalign() -> None:
     """
 
 
-for command in (align, cdist, barycenter, cluster, transport, ctc_align, ctc_decode, bench, info):
+for command in (
+    align,
+    cdist,
+    barycenter,
+    cluster,
+    transport,
+    ctc_align,
+    ctc_decode,
+    bench,
+    explain_command,
+    info,
+):
     warpalign.add_command(command)
 
 

@@ -13,7 +13,7 @@ import torch
 
 import warpalign
 from tests.python.bad_calls import BadCall, Given
-from tests.python.core.bad_calls import files
+from tests.python.core.bad_calls import files, plans
 from tests.python.ctc.bad_calls import command as ctc_command
 from tests.python.ctc.bad_calls import compat as ctc_compat
 from tests.python.ctc.bad_calls import decoding as ctc_decoding
@@ -37,6 +37,7 @@ PARTS = (
     operators,
     on_top,
     files,
+    plans,
     ctc,
     ctc_compat,
     ctc_decoding,

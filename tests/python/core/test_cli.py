@@ -303,7 +303,7 @@ def test_options_of_all_commands(
     assert model.inertia_ != plain.inertia_
 
 
-# bench, info
+# bench, explain, info
 
 
 def test_bench(capsys: pytest.CaptureFixture[str]) -> None:
@@ -331,6 +331,22 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert packages.isdisjoint(result["missing_packages"]) and {"click", "numpy"} <= packages
     _, text, _ = run(capsys, "info")
     assert f"warpalign {warpalign.__version__}".split() in [line.split() for line in text.splitlines()]
+
+
+def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ("explain", "soft_dtw", "--sizes", "4x700x650x3", "--threads", 2)
+    code, text, err = run(capsys, *sizes)
+    assert (code, err) == (0, "")
+    assert text.startswith("soft_dtw on CPU, 2 threads, ") and "4 pairs of 700 x 650 steps" in text
+    assert "across_batch: named by Execution::way" in run(capsys, *sizes, "--way", "across_batch")[1]
+    assert 'has no way "fast"; its ways are across_batch, within_items' in refused(
+        capsys, *sizes, "--way", "fast"
+    )
+    assert run(capsys, *sizes, "--ways") == (0, "across_batch\nwithin_items\n", "")
+    assert "expected numbers such as 32x512x512x64, got '4xN'" in refused(
+        capsys, "explain", "soft_dtw", "--sizes", "4xN"
+    )
+    assert "expected 4 numbers" in refused(capsys, "explain", "soft_dtw", "--sizes", "4,5")
 
 
 # The group.
