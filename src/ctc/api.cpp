@@ -10,6 +10,7 @@
 #include "ctc/contract.h"
 #include "ctc/problem.h"
 #include "warpalign/plan.h"
+#include "warpalign/saved_bytes.h"
 
 namespace warpalign {
 namespace {
@@ -117,13 +118,23 @@ std::size_t ctc_saved_bytes(const CtcProblem& problem, const Execution& executio
 #endif
 }
 
+// The expression is computed here, and its text is ctc_saved_formula().
+#define WARPALIGN_SAVED b*(32 * t + 16 * (2 * u + 33) * (root + 1) + 256)
+#define WARPALIGN_TEXT(expression) #expression
+#define WARPALIGN_TEXT_OF(expression) WARPALIGN_TEXT(expression)
+
 std::size_t ctc_most_saved_bytes(const CtcProblem& p) {
   if (!check_extents(p).ok()) return 0;
-  const auto columns = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(p.frames)))) + 1;
-  return static_cast<std::size_t>(p.batch) *
-         static_cast<std::size_t>(std::int64_t{32} * p.frames +
-                                  16 * (std::int64_t{2} * p.labels + 33) * columns + 256);
+  const std::int64_t b = p.batch, t = p.frames, u = p.labels;
+  const auto root = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(t))));
+  return static_cast<std::size_t>(WARPALIGN_SAVED);
 }
+
+const char* ctc_saved_formula() { return WARPALIGN_TEXT_OF(WARPALIGN_SAVED); }
+
+#undef WARPALIGN_SAVED
+#undef WARPALIGN_TEXT
+#undef WARPALIGN_TEXT_OF
 
 std::size_t ctc_loss_workspace_bytes(const CtcProblem& problem, const CtcOutputs& outputs,
                                      const Execution& execution) {

@@ -11,6 +11,7 @@
 #include "transducer/contract.h"
 #include "transducer/problem.h"
 #include "warpalign/plan.h"
+#include "warpalign/saved_bytes.h"
 
 namespace warpalign {
 namespace {
@@ -61,17 +62,33 @@ std::size_t transducer_saved_bytes(const TransducerProblem& problem, const Execu
 }
 
 // A row has two numbers; a node has one for every arc, in tables that the CUDA path pads to whole strips of
-// 32 columns and skews by 31 frames. An utterance has what is kept once.
+// 32 columns and skews by 31 frames. An utterance has what is kept once. The expression is computed here, and
+// its text is transducer_saved_formula().
+#define WARPALIGN_PADDED (arcs * (b * (t + 32) * ((s + 31) / 32 * 32)) + 2 * rows + 256 * b) * size
+#define WARPALIGN_PACKED \
+  (arcs * (rows + 32 * (least(rows, b * s) + least(rows, b * t)) + 1024 * b) + 2 * rows + 256 * b) * size
+#define WARPALIGN_TEXT(expression) #expression
+#define WARPALIGN_TEXT_OF(expression) WARPALIGN_TEXT(expression)
+
 std::size_t transducer_most_saved_bytes(const TransducerProblem& p) {
   if (!check_extents(p).ok() || !check_settings(p.lattice, p.labels).ok()) return 0;
-  const TransducerLattice& l = p.lattice;
-  const std::int64_t b = l.batch, t = l.frames, s = l.states;
-  const std::int64_t arcs = detail::transducer::slots_of(l);
-  const std::int64_t rows = p.packed ? p.packed_rows : b * t * s;
-  const std::int64_t nodes = p.packed ? rows + 32 * (std::min(rows, b * s) + std::min(rows, b * t)) + 1024 * b
-                                      : b * (t + 32) * ((s + 31) / 32 * 32);
-  return static_cast<std::size_t>(arcs * nodes + 2 * rows + 256 * b) * loss_size(p.dtype);
+  const std::int64_t b = p.lattice.batch, t = p.lattice.frames, s = p.lattice.states;
+  const std::int64_t arcs = transducer_arcs(p.lattice), rows = p.packed ? p.packed_rows : b * t * s;
+  const auto size = static_cast<std::int64_t>(loss_size(p.dtype));
+  const auto least = [](std::int64_t one, std::int64_t other) { return std::min(one, other); };
+  return static_cast<std::size_t>(p.packed ? WARPALIGN_PACKED : WARPALIGN_PADDED);
 }
+
+const char* transducer_saved_formula(bool packed) {
+  return packed ? WARPALIGN_TEXT_OF(WARPALIGN_PACKED) : WARPALIGN_TEXT_OF(WARPALIGN_PADDED);
+}
+
+#undef WARPALIGN_PADDED
+#undef WARPALIGN_PACKED
+#undef WARPALIGN_TEXT
+#undef WARPALIGN_TEXT_OF
+
+int transducer_arcs(const TransducerLattice& lattice) { return detail::transducer::slots_of(lattice); }
 
 std::size_t transducer_workspace_bytes(const TransducerProblem& problem, const TransducerOutputs& outputs,
                                        const Execution& execution) {

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from warpalign._core.library import check_devices, empty_unless
+from warpalign._core.saved_bytes import ctc_saved_bytes
 
 # 8-byte words of the core's CtcWalk and CtcHypothesis.
 WALK_WORDS, HYPOTHESIS_WORDS = 2, 9
 
 
 def _saved_bytes(batch: Any, frames: Any, labels: Any) -> Any:
-    """`ctc_most_saved_bytes` of the C++ core, enough for the layout of every device."""
-    columns = math.ceil(torch.sym_sqrt(frames)) + 1
-    return batch * (32 * frames + 16 * (2 * labels + 33) * columns + 256)
+    """Bytes of the saved tensor, enough for the layout of every device."""
+    return ctc_saved_bytes(b=batch, t=frames, u=labels, root=math.ceil(torch.sym_sqrt(frames)))
 
 
 def real_of(dtype: torch.dtype) -> torch.dtype:

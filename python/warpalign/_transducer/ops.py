@@ -5,32 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, sym_min
+from torch import Tensor
 
 from warpalign._core.library import check_devices
-
-
-def _arcs(tdt: bool, durations: tuple[int, ...]) -> int:
-    return max(sum(d > 0 for d in durations) + len(durations), 3) if tdt else 2 + len(durations)
-
-
-def _bytes(arcs: int, places: Any, nodes: Any, batch: Any, dtype: torch.dtype) -> Any:
-    return (arcs * places + 2 * nodes + 256 * batch) * (8 if dtype == torch.float64 else 4)
+from warpalign._core.saved_bytes import transducer_arcs, transducer_saved_bytes
 
 
 def padded_saved_bytes(shape: Any, tdt: bool, durations: tuple[int, ...], dtype: torch.dtype) -> Any:
-    """`transducer_most_saved_bytes` of the C++ core, enough for the layout of every device, for logits (B, T, U+1, ..)."""
+    """Bytes of the saved tensor for logits (B, T, U+1, ..), enough for the layout of every device."""
     batch, frames, states = shape[:3]
-    places = batch * (frames + 32) * ((states + 31) // 32 * 32)
-    return _bytes(_arcs(tdt, durations), places, batch * frames * states, batch, dtype)
+    rows = batch * frames * states
+    return _saved_bytes(False, batch, frames, states, rows, tdt, durations, dtype)
 
 
-def _packed_saved_bytes(
-    rows: Any, batch: Any, states: Any, tdt: bool, durations: tuple[int, ...], dtype: torch.dtype
+def _saved_bytes(
+    packed: bool,
+    batch: Any,
+    frames: Any,
+    states: Any,
+    rows: Any,
+    tdt: bool,
+    durations: tuple[int, ...],
+    dtype: torch.dtype,
 ) -> Any:
-    """The same for packed logits."""
-    places = rows + 32 * (sym_min(rows, batch * states) + sym_min(rows, batch * rows)) + 1024 * batch
-    return _bytes(_arcs(tdt, durations), places, rows, batch, dtype)
+    return transducer_saved_bytes(
+        packed,
+        b=batch,
+        t=frames,
+        s=states,
+        rows=rows,
+        arcs=transducer_arcs(tdt, tuple(durations)),
+        size=8 if dtype == torch.float64 else 4,
+    )
 
 
 @torch.library.register_fake("warpalign::transducer")  # type: ignore[untyped-decorator]
@@ -59,9 +65,8 @@ def _(
     if packed:
         assert logit_lengths is not None
         batch = logit_lengths.shape[0]
-        size = _packed_saved_bytes(
-            logits.shape[0], batch, targets.shape[-1] + 1, tdt, durations, logits.dtype
-        )
+        rows, states = logits.shape[0], targets.shape[-1] + 1
+        size = _saved_bytes(True, batch, rows, states, rows, tdt, durations, logits.dtype)
     else:
         batch = logits.shape[0]
         size = padded_saved_bytes(logits.shape, tdt, durations, logits.dtype)

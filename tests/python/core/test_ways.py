@@ -1,8 +1,10 @@
-"""Ways by name, and plans by sizes."""
+"""Ways by name, plans by sizes, and the sizes of saved tensors that the core's formulas give."""
 
 from __future__ import annotations
 
+import math
 import re
+from itertools import product
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ import torch
 import warpalign
 from warpalign._core import library
 from warpalign._core.explain import CLASSES, SIZES, explain
+from warpalign._core.saved_bytes import ctc_saved_bytes, transducer_arcs, transducer_saved_bytes
 from warpalign._core.ways import forced, ways
 
 EXAMPLES = {
@@ -147,3 +150,26 @@ def test_a_plan_of_this_gpu_launches_nothing(cuda: torch.device, operator: str) 
     assert f"on CUDA {major}.{minor}, " in text and re.search(r": grid \d+, block \d+", text)
     torch.cuda.synchronize()  # addresses of a description would be a fault
     assert torch.cuda.memory_allocated() == before
+
+
+def test_sizes_of_saved_tensors_are_the_operators_own() -> None:
+    for batch, frames, states, labels in product((1, 3), (1, 40), (1, 7, 33), (2, 5)):
+        logits = torch.zeros(batch, frames, states, labels)
+        targets = torch.ones(batch, states - 1, dtype=torch.int32)
+        saved = torch.ops.warpalign.transducer(logits, None, targets, None, None, None, True)[1]
+        rows = batch * frames * states
+        sizes = {"b": batch, "t": frames, "s": states, "rows": rows, "arcs": 2, "size": 4}
+        assert saved.numel() == transducer_saved_bytes(False, **sizes)
+    for batch, frames, labels in product((1, 3), (1, 2, 40), (0, 5)):
+        logits = torch.zeros(batch, frames, 4)
+        targets = torch.ones(batch, labels, dtype=torch.int32)
+        saved = torch.ops.warpalign.ctc_loss(logits, targets, None, None, None, True)[1]
+        root = math.ceil(math.sqrt(frames))
+        assert saved.numel() == ctc_saved_bytes(b=batch, t=frames, u=labels, root=root)
+
+
+def test_numbers_of_a_node() -> None:
+    assert transducer_arcs(False, ()) == 2
+    assert transducer_arcs(False, (2, 4, 8)) == 5
+    assert transducer_arcs(True, (0, 1, 2)) == 5
+    assert transducer_arcs(True, (1,)) == 3
