@@ -54,12 +54,15 @@ def test_plans_of_gpus_that_are_not_there(operator: str, device: str) -> None:
 @needs_cuda_operators
 def test_the_plan_follows_the_device_and_the_precision() -> None:
     half = {"dtype": torch.bfloat16, "gradient": False}
-    assert "way         warpgroups: " in explain(
-        "transducer_joint", EXAMPLES["transducer_joint"], device="9.0", **half
-    )
-    assert "way         blocks: " in explain(
-        "transducer_joint", EXAMPLES["transducer_joint"], device="8.0", **half
-    )
+    joint = EXAMPLES["transducer_joint"]
+    try:
+        explain("transducer_joint", joint, device="9.0", way="warpgroups", **half)
+        way = "warpgroups"
+    except ValueError as error:  # a library without code for 9.0
+        assert "the device, or this build, has no products by warpgroups" in str(error)  # noqa: PT017
+        way = "blocks"
+    assert f"way         {way}: " in explain("transducer_joint", joint, device="9.0", **half)
+    assert "way         blocks: " in explain("transducer_joint", joint, device="8.0", **half)
     points = EXAMPLES["sinkhorn"]
     assert "way         points: " in explain("sinkhorn", points, device="9.0")
     assert "way         points_on_units: " in explain("sinkhorn", points, device="9.0", precision="high")
