@@ -141,7 +141,7 @@ def packages_table() -> str:
     note = (
         "`benchmarks/transport/packages.py`: the gradient of the regularised cost with respect to the points, squared distances, "
         "float32. For each package the fastest of its methods and settings whose gradient has a relative error of at most 1 %; in "
-        "parentheses the ratio to warpalign. CPU time of one core."
+        "parentheses the ratio to warpalign. –: not within 20 s. CPU time of one core."
     )
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
 
