@@ -42,19 +42,26 @@ class Family(NamedTuple):
 
 
 def of_warpalign(of: Problem) -> Iterator[Family]:
-    """Tolerances, with and without annealing."""
+    """Tolerances, with and without annealing; on a GPU every precision that changes something."""
 
     def gradient(**settings: Any) -> Tensor:
         x = of.x.detach().requires_grad_()
         value = sinkhorn(x, of.y, epsilon=of.epsilon, max_iter=20_000, **settings).value
         return torch.autograd.grad(value, x)[0]
 
-    for name, more in (("", {}), ("annealed", {"annealing": of.mean_cost})):
-        ways = (
-            Way(f"tol {tol:g}", lambda tol=tol, more=more: gradient(tol=tol, **more))  # type: ignore[misc]
-            for tol in TOLERANCES
-        )
-        yield Family("warpalign", name, ways)
+    precisions = ("highest", "high", "medium") if of.x.is_cuda and of.x.shape[1] >= 5 else ("highest",)
+    for precision in precisions:
+        for name, start in ((precision, None), (f"{precision}, annealed", of.mean_cost)):
+            ways = (
+                Way(
+                    f"tol {tol:g}",
+                    lambda tol=tol, start=start, precision=precision: gradient(  # type: ignore[misc]
+                        tol=tol, annealing=start, precision=precision
+                    ),
+                )
+                for tol in TOLERANCES
+            )
+            yield Family("warpalign", name, ways)
 
 
 def of_geomloss(of: Problem, keops: bool) -> Iterator[Family]:
