@@ -103,36 +103,35 @@ def gromov_gpu_table() -> str:
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
 
 
-def package_groups(device: str, **wanted: int) -> list[tuple[Row, dict[str, Row]]]:
-    """Problems that several packages solved at equal accuracy, each with the newest row by package, on devices of this pattern."""
-    keys = ("device", "N", "M", "D", "epsilon_share", "threads")
+def package_groups(on_gpu: bool) -> list[tuple[Row, dict[str, Row]]]:
+    """Problems that several packages solved at equal accuracy, each with the newest row by package."""
+    keys = ("device", "N", "M", "D", "epsilon_share")
     found: dict[tuple[object, ...], dict[str, Row]] = {}
-    for row in newest(load(f"{device}/*-transport-packages.json"), *keys, "impl"):
-        if all(row[key] == value for key, value in wanted.items()):
+    for row in newest(load("*/*-transport-packages.json"), *keys, "impl"):
+        if row["device"].startswith("NVIDIA") == on_gpu:
             found.setdefault(tuple(row[key] for key in keys), {})[row["impl"]] = row
-    return [(rows[OURS], rows) for rows in found.values()]
+    return [(rows[OURS], rows) for rows in found.values() if OURS in rows and len(rows) > 1]
 
 
 def packages_table() -> str:
     """The gradient of entropic transport between points, beside other packages at equal epsilon, objective and accuracy."""
-    groups = package_groups("*")
+    groups = package_groups(on_gpu=True) + package_groups(on_gpu=False)
     if not groups:
         return NOTHING
-    header = ["points", "D", "ε / mean cost", "threads", *(f"{name}, ms" for name in PACKAGES)]
+    header = ["device", "points", "D", "ε / mean cost", *(f"{name}, ms" for name in PACKAGES)]
 
     def cell(own: Row, row: Row | None) -> str:
-        if row is None or row is own:
-            return f"**{number(own['ms'])}**" if row else "–"
-        return f"{number(row['ms'])} ({times(row['ms'] / own['ms'])})"
+        if row is None:
+            return "–"
+        return (
+            f"**{number(own['ms'])}**"
+            if row is own
+            else f"{number(row['ms'])} ({times(row['ms'] / own['ms'])})"
+        )
 
     body = [
         [
-            *(
-                f"{own['N']} × {own['M']}",
-                str(own["D"]),
-                f"{own['epsilon_share']:g}",
-                str(own.get("threads", "–")),
-            ),
+            *(own["device"], f"{own['N']} × {own['M']}", str(own["D"]), f"{own['epsilon_share']:g}"),
             *(cell(own, rows.get(name)) for name in PACKAGES),
         ]
         for own, rows in groups
@@ -141,7 +140,7 @@ def packages_table() -> str:
     note = (
         "`benchmarks/transport/packages.py`: the gradient of the regularised cost with respect to the points, squared distances, "
         "float32. For each package the fastest of its methods and settings whose gradient has a relative error of at most 1 %; in "
-        "parentheses the ratio to warpalign. –: not within 20 s. CPU time of one core."
+        "parentheses the ratio to warpalign. –: not within 20 s, or not measured. One core of the CPU (CPU time), or a GPU."
     )
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
 
@@ -164,13 +163,17 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def draw(folder: Path) -> list[Path]:
-    """Gradients of all packages at equal accuracy on one core."""
+    """Gradients of all packages at equal accuracy."""
     from benchmarks.harness.plots import bars
 
-    groups = package_groups("*", threads=1)
+    groups = package_groups(on_gpu=True) + package_groups(on_gpu=False)
+    groups = [(own, rows) for own, rows in groups if own["epsilon_share"] == 0.05]
     if not groups:
         return []
-    problems = [f"{own['N']} × {own['M']}, D = {own['D']}, ε {own['epsilon_share']:g}" for own, _ in groups]
+    problems = [
+        f"{own['device'].split()[-1] if 'NVIDIA' in own['device'] else 'one core'}: {own['N']} × {own['M']}, D = {own['D']}"
+        for own, _ in groups
+    ]
     times_of = {name: [rows[name]["ms"] if name in rows else None for _, rows in groups] for name in PACKAGES}
-    title = f"Gradient of entropic transport at equal accuracy, ε over the mean cost, one core, {groups[0][0]['device']}"
+    title = "Gradient of entropic transport at equal accuracy, ε = 0.05 times the mean cost"
     return [bars(folder / "transport.png", problems, times_of, title, "ms")]
