@@ -25,7 +25,7 @@ using detail::transducer::check_settings;
 using detail::transducer::has_logits;
 using detail::transducer::loss_size;
 
-// Rows that are written: no two of them may be the same memory.
+// Checks rows that are written: no two of them may share memory.
 Status check_written_rows(const char* name, const TransducerProblem& p, const void* out,
                           const std::int64_t* stride, const StridedTensorOf<4>& logits,
                           std::int32_t columns) {
@@ -50,7 +50,7 @@ using detail::kNoCudaPath;
 
 }  // namespace
 
-// The sizes are of no use to a problem that check_problem() refuses: 0.
+// Bytes; 0 for a problem that check_problem() refuses.
 std::size_t transducer_saved_bytes(const TransducerProblem& problem, const Execution& execution) {
   if (!check_extents(problem).ok() || !check_settings(problem.lattice, problem.labels).ok()) return 0;
   if (execution.device == Device::kHost) return detail::transducer::saved_bytes_cpu(problem, execution);

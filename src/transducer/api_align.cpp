@@ -12,7 +12,7 @@
 namespace warpalign {
 namespace {
 
-// Every output, with its size.
+// Checks every output, with its size.
 Status check_outputs(const TransducerProblem& p, const TransducerAlignment& out, Workspace workspace,
                      std::size_t workspace_bytes) {
   const TransducerLattice& l = p.lattice;

@@ -15,7 +15,7 @@ namespace {
 using detail::check_aligned;
 using detail::check_not_null;
 
-// Frames, with what an arc leads beyond them, fit into int32.
+// The most frames: their number plus the frames that an arc consumes fits into int32.
 constexpr std::int32_t kLongest = 1 << 29;
 constexpr const char* kLengthsExpected = "between 0 and T";
 

@@ -17,7 +17,7 @@ using detail::check_not_null;
 using detail::few_enough;
 using detail::transducer::loss_size;
 
-// Logits that are not in memory: what sizes and settings are checked by.
+// The problem of the logits, which are not in memory, for the checks of sizes and settings.
 TransducerProblem logits_of(const TransducerJointProblem& p) {
   TransducerProblem logits;
   logits.dtype = p.dtype;
@@ -30,7 +30,7 @@ std::int64_t columns_of(const TransducerJointProblem& p) {
   return std::int64_t{p.labels} + (p.lattice.tdt ? p.lattice.durations : 0);
 }
 
-// Sizes, which workspace sizes follow from, and settings.
+// Checks settings, and the sizes that determine workspace sizes.
 Status check_sizes(const TransducerJointProblem& p) {
   constexpr std::int32_t kMostHidden = 1 << 24;
   if (Status s = detail::transducer::check_extents(logits_of(p)); !s.ok()) return s;
@@ -96,7 +96,7 @@ using detail::kNoCudaPath;
 
 }  // namespace
 
-// The sizes are of no use to a problem that check_problem() refuses: 0.
+// Bytes; 0 for a problem that check_problem() refuses.
 std::size_t transducer_joint_saved_bytes(const TransducerJointProblem& problem, const Execution& execution) {
   if (!check_sizes(problem).ok()) return 0;
   if (execution.device == Device::kHost) return detail::transducer::joint_saved_bytes_cpu(problem, execution);
@@ -109,7 +109,7 @@ std::size_t transducer_joint_saved_bytes(const TransducerJointProblem& problem, 
 
 std::size_t transducer_joint_most_saved_bytes(const TransducerJointProblem& problem) {
   if (!check_sizes(problem).ok()) return 0;
-  // Memory of several calls, one behind the other, is aligned as one call's is.
+  // The saved memory of several calls may be contiguous: sizes are multiples of the alignment.
   constexpr std::size_t kAlignment = workspace_alignment(Device::kCuda);
   return (transducer_most_saved_bytes(logits_of(problem)) + kAlignment - 1) / kAlignment * kAlignment;
 }

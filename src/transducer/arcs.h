@@ -1,7 +1,7 @@
-// A node's arcs and their weights, for every path, on the host and in CUDA kernels: the one place that knows
-// families and penalties. Every node has the same slots: blanks first (slot 0 is RNN-T's blank, big blanks
-// follow in the problem's order; TDT: one for each duration > 0), then labels (RNN-T: one; TDT: one for each
-// duration). Equations: warpalign/transducer.h.
+// A node's arcs and their weights, for all paths, on the host and in CUDA kernels. Only this file depends on
+// the family (RNN-T, multi-blank, TDT) and on penalties. Every node has the same slots: blanks first (slot 0
+// is RNN-T's blank, big blanks follow in the problem's order; TDT: one for each duration > 0), then labels
+// (RNN-T: one; TDT: one for each duration). Equations: warpalign/transducer.h.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace warpalign::detail::transducer {
 
 inline constexpr std::int32_t kMostArcs = 2 * kTransducerDurations;
 
-// Where the labels of utterance b begin, but for flat targets.
+// The first label of utterance b in padded targets.
 WARPALIGN_ANYWHERE inline std::int64_t first_target(const TransducerLattice& lattice, std::int64_t b) {
   return b * (lattice.target_stride < 0 ? lattice.states - 1 : lattice.target_stride);
 }
@@ -23,9 +23,9 @@ struct ArcTable {
   std::int32_t blanks = 0;  // slots 0 .. blanks - 1
   std::int32_t labels = 0;  // slots blanks .. blanks + labels - 1
   std::int32_t longest = 0;
-  std::int32_t frames[kMostArcs] = {};    // what the slot's arc consumes
+  std::int32_t frames[kMostArcs] = {};    // frames that the slot's arc consumes
   std::int32_t duration[kMostArcs] = {};  // its column in the duration logits; -1: none
-  std::int32_t column[kMostArcs] = {};    // blanks: its column in the logits; labels: -1, that of the label
+  std::int32_t column[kMostArcs] = {};  // its column in the logits; -1 for labels, whose column is the label
 
   [[nodiscard]] WARPALIGN_ANYWHERE std::int32_t arcs() const { return blanks + labels; }
   [[nodiscard]] WARPALIGN_ANYWHERE bool is_label(std::int32_t slot) const { return slot >= blanks; }
@@ -40,7 +40,8 @@ struct ArcTable {
   }
 };
 
-// One blank of a frame and one label of none: plain RNN-T, and TDT's utterances without durations.
+// A blank that consumes one frame and a label that consumes none: plain RNN-T, and TDT's utterances without
+// durations.
 WARPALIGN_ANYWHERE inline ArcTable plain_arc_table(const TransducerLattice& lattice) {
   ArcTable table;
   table.add(1, -1, lattice.blank);
@@ -64,14 +65,14 @@ WARPALIGN_ANYWHERE inline ArcTable arc_table(const TransducerLattice& lattice) {
   return table;
 }
 
-// Slots that saved memory has for a node: those of the table. With durations there are 3 at least: utterances
-// without durations need two, and two are laid out for plain RNN-T alone.
+// The number of slots of a node in saved memory: those of the table, but at least 3 with durations, because
+// the layout of two slots is reserved for plain RNN-T.
 WARPALIGN_ANYWHERE inline std::int32_t slots_of(const TransducerLattice& lattice) {
   const std::int32_t arcs = arc_table(lattice).arcs();
   return lattice.tdt && arcs < 3 ? 3 : arcs;
 }
 
-// What the weights of an utterance's arcs have besides scores.
+// The constants in the weights of an utterance's arcs.
 template <class Real>
 struct Penalties {
   Real sigma = 0;
@@ -122,8 +123,8 @@ WARPALIGN_ANYWHERE ArcTerm<Real> label_term(const Penalties<Real>& p, std::int32
   return {constant, !star};
 }
 
-// Slots in the order in which the best path prefers arcs of equal weight: blanks before labels, more frames
-// before fewer.
+// Slots in the order in which the best path prefers arcs of equal weight: blanks before labels, then more
+// frames before fewer.
 struct ArcOrder {
   std::int32_t slot[kMostArcs] = {};
 };
@@ -141,19 +142,19 @@ WARPALIGN_ANYWHERE inline ArcOrder preferred_order(const ArcTable& table) {
   return order;
 }
 
-// An arc in a byte, for the way back along a path: the frames that it consumes, and whether it is a label.
+// An arc as a byte, for following a path backward: the frames that it consumes, plus this if it is a label.
 inline constexpr std::uint8_t kLabelStep = 128;
 static_assert(kTransducerLongestArc < kLabelStep);
 WARPALIGN_ANYWHERE inline std::uint8_t step_of(const ArcTable& table, std::int32_t slot) {
   return static_cast<std::uint8_t>(table.frames[slot] + (table.is_label(slot) ? kLabelStep : 0));
 }
 
-// Where an arc leads.
+// The node to which an arc leads.
 struct ArcEnd {
   std::int32_t t;
   std::int32_t u;
   bool exists;
-  bool is_end;  // the end of all paths instead of a node
+  bool is_end;  // it leads to the end of all paths, not to a node
 };
 
 // frames is T_b, labels U_b.
@@ -165,7 +166,7 @@ WARPALIGN_ANYWHERE inline ArcEnd arc_end(const ArcTable& table, std::int32_t slo
   return {next, u, end || next < frames, end};
 }
 
-// Whether a label can stand in targets.
+// Whether a label may occur in targets.
 WARPALIGN_ANYWHERE inline bool label_is_valid(const TransducerLattice& lattice, std::int32_t vocabulary,
                                               std::int32_t label) {
   if (lattice.star >= 0 && label == lattice.star) return true;

@@ -1,10 +1,10 @@
-// A step of beam search, for every path: of one utterance, by a crew of threads. The equations and the rules
-// are in warpalign/transducer_decode.h.
+// A step of beam search for one utterance, by a crew of threads, for all paths. The equations and rules are
+// in warpalign/transducer_decode.h.
 //
-// A Crew has rank(), size(), sync(), combine(v, op), which reduces a value of every member by a commutative
-// op and gives all of them the result, lse(row, columns), log sum exp of a row, and best_labels(decoding,
-// row, added, count, out), the largest of row[c] + added[c] that are no blanks, the largest first. On a CPU
-// the crew is one thread, on a GPU a block.
+// A Crew has rank(), size() and sync(); combine(v, op), which reduces a value of every member by a
+// commutative op and returns the result to all of them; lse(row, columns), the log-sum-exp of a row; and
+// best_labels(decoding, row, added, count, out), the largest row[c] + added[c] of columns that are not
+// blanks, in descending order. On a CPU the crew is one thread, on a GPU a block.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@
 
 namespace warpalign::detail::transducer {
 
-// What a hypothesis may become.
+// A possible continuation of a hypothesis.
 struct Candidate {
-  double log_prob;  // -inf: nothing
+  double log_prob;  // -inf: no candidate
   std::uint64_t hash;
   std::int32_t source;
   std::int32_t token;  // -1: no new label
@@ -28,13 +28,13 @@ struct Candidate {
   std::int32_t length;
 };
 
-// Candidates of a hypothesis: its blanks (the first place is the hypothesis itself where no arc is taken),
+// The candidates of a hypothesis: its blanks (the first place is the hypothesis itself if it takes no arc),
 // then its best labels, each with all durations.
 struct BeamLayout {
   std::int32_t beams;  // 2 K
   std::int32_t keep;   // K
   std::int32_t blanks;
-  std::int32_t durations;  // of a label
+  std::int32_t durations;  // number of durations of a label
 
   WARPALIGN_ANYWHERE explicit BeamLayout(const TransducerBeamStep& p)
       : beams(p.beams),
@@ -45,11 +45,11 @@ struct BeamLayout {
   [[nodiscard]] WARPALIGN_ANYWHERE std::int32_t all() const { return beams * of_one(); }
 };
 
-// One utterance's memory for a step; [hypothesis][place] are side by side.
+// One utterance's memory for a step. Arrays of candidates are indexed by [hypothesis][place].
 template <class Real>
 struct BeamWork {
   Candidate* candidates;  // (all,)
-  double* rank;           // (all,): what it is chosen by; -inf: not at all
+  double* rank;           // (all,): the key of the choice; -inf: never chosen
   std::int32_t* root;     // (all,): the candidate that it is merged into
   Best<Real>* labels;     // (2 K, K): each hypothesis' best labels, by score + label score
   double* lse;            // (2 K,)
@@ -66,7 +66,7 @@ struct BeamWork {
         duration_lse(arena.template take<double>(utterances * layout.beams)),
         chosen(arena.template take<std::int32_t>(utterances * layout.beams)) {}
 
-  // The memory of utterance b of those that it was made for.
+  // The part of utterance b.
   [[nodiscard]] WARPALIGN_ANYWHERE BeamWork of(const BeamLayout& layout, std::int64_t b) const {
     BeamWork one = *this;
     one.candidates += b * layout.all();
@@ -121,7 +121,7 @@ class BeamSearchStep {
     crew_.sync();
   }
 
-  // The earliest frame that has a hypothesis and is not behind the end; -1: none.
+  // The earliest frame with a hypothesis that is before the end; -1: none.
   WARPALIGN_HERE std::int32_t earliest(const TransducerHypothesis* all, const double* log_prob) const {
     std::int32_t frame = -1;
     for (std::int32_t k = 0; k < p_.beams; ++k) {
@@ -136,13 +136,13 @@ class BeamSearchStep {
   [[nodiscard]] WARPALIGN_HERE const Real* scores(std::int32_t k) const {
     return static_cast<const Real*>(p_.scores) + (first_ + k) * columns_;
   }
-  // What is added to the labels' scores of hypothesis k, or null.
+  // The numbers that are added to the label scores of hypothesis k, or null.
   [[nodiscard]] WARPALIGN_HERE const Real* label_scores(std::int32_t k) const {
     if (!p_.label_scores) return nullptr;
     return static_cast<const Real*>(p_.label_scores) + (first_ + k) * p_.decoding.labels;
   }
 
-  // The best labels of hypothesis k, and its sums.
+  // Finds the best labels of hypothesis k, and its log-sum-exps.
   WARPALIGN_HERE void find_labels(std::int32_t k) {
     const Real* const row = scores(k);
     crew_.best_labels(p_.decoding, row, label_scores(k), layout_.keep, w_.labels + k * layout_.keep);
@@ -202,8 +202,8 @@ class BeamSearchStep {
     token = c.token >= 0 || node < 0 ? c.token : nodes_[node].token;
     before = c.token >= 0 ? node : node < 0 ? -1 : nodes_[node].parent;
   }
-  // Whether two candidates have the same labels and the same frame. Different labels have the same hash once
-  // in 2^64 pairs; the labels themselves decide.
+  // Whether two candidates have the same labels and the same frame. Hashes are compared first. Equal hashes
+  // may belong to different labels, so the labels themselves decide.
   [[nodiscard]] WARPALIGN_HERE bool are_equal(const Candidate& a, const Candidate& b) const {
     if (a.frame != b.frame || a.length != b.length || a.hash != b.hash) return false;
     std::int32_t x, y, before_x, before_y;
@@ -220,9 +220,9 @@ class BeamSearchStep {
     return false;
   }
 
-  // The candidate that m is merged into: a hypothesis that has waited, one that took a blank, or the same
-  // label with an earlier duration (with equal durations, and where max_symbols leads on). No two hypotheses
-  // of the earliest frame have the same labels, so that other labels never meet.
+  // The candidate into which m is merged: a hypothesis that takes no arc, one that takes a blank, or the same
+  // label with an earlier duration, if both lead to the same frame. Two hypotheses of the earliest frame
+  // never have the same labels, so that no other candidates are equal.
   [[nodiscard]] WARPALIGN_HERE std::int32_t root_of(std::int32_t m) const {
     if (!lives(m)) return m;
     for (const bool waits : {true, false}) {
@@ -245,7 +245,7 @@ class BeamSearchStep {
     return m - (m % layout_.of_one() - layout_.blanks) % layout_.durations;
   }
 
-  // The total of those that are merged into m goes to the best of them.
+  // Gives the total log-probability of all candidates that are merged into m to the best of them.
   WARPALIGN_HERE void merge(std::int32_t m) {
     if (!lives(m) || w_.root[m] != m) return;
     double total = w_.candidates[m].log_prob;
@@ -262,7 +262,8 @@ class BeamSearchStep {
     w_.rank[best] = p_.sum ? total : w_.candidates[best].log_prob;
   }
 
-  // The K best at later frames, then the K best that stay at this frame and are better than K later ones.
+  // Chooses the K best at later frames, then the K best that stay at this frame and are better than the K-th
+  // later one.
   WARPALIGN_HERE void choose() {
     const auto better = [](Best<double> a, const Best<double>& other) {
       if (other.column >= 0) a.see(other.value, other.column);

@@ -9,7 +9,7 @@
 namespace warpalign::detail::transducer {
 namespace {
 
-// Sums of two extents, with what vectors overrun, fit into int32.
+// The largest extent: the sum of two extents, plus the elements that vectors read past them, fits into int32.
 constexpr std::int32_t kLongest = 1 << 29;
 
 Status check_extent(const char* name, std::int64_t extent, std::int64_t smallest, const char* at_least,
@@ -24,7 +24,7 @@ Status check_column(const char* name, std::int32_t columns, std::int32_t column)
   return Status::invalid(name, "a column of the logits", column);
 }
 
-// Whether a column is blank's or one of the first `count` big blanks'.
+// Whether a column is that of blank or of one of the first `count` big blanks.
 bool is_blank(const TransducerLattice& l, std::int32_t column, std::int32_t count) {
   bool found = column == l.blank;
   for (std::int32_t i = 0; i < count; ++i) found |= column == l.id[i];
@@ -69,7 +69,7 @@ Status check_number(const char* name, double value, double smallest, const char*
   return Status::invalid(name, expected, value);
 }
 
-// Where the lengths and labels are known on the host. *rows becomes the sum of T_b (U_b + 1).
+// Checks the values of lengths and labels in host memory. *rows is set to the sum of T_b (U_b + 1).
 Status check_host_values(const TransducerLattice& l, std::int32_t columns, std::int64_t* rows) {
   if (Status s = check_lengths(l.logit_lengths, "logit_lengths", "0 to T frames", l.batch, 0, l.frames);
       !s.ok()) {
@@ -211,7 +211,7 @@ bool has_logits(const TransducerProblem& p) {
 
 namespace {
 
-// Rows of logits, and the lattice.
+// Checks the rows of logits and the lattice.
 Status check_inputs(const TransducerProblem& p, const Execution& execution) {
   const TransducerLattice& l = p.lattice;
   if (has_logits(p)) {

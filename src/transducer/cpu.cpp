@@ -1,5 +1,5 @@
-// The transducer's CPU path: rows of logits become arc weights, a lattice per utterance turns those into
-// posteriors, and posteriors become gradients. Threads share rows, then utterances.
+// The transducer's CPU path. Three passes: arc weights from the rows of logits, posteriors from the weights
+// (a lattice per utterance), and gradients from the posteriors. Threads share the rows, then the utterances.
 #include <cstddef>
 #include <cstdint>
 
@@ -15,7 +15,7 @@ struct ForwardMemory {
   std::int64_t* batch;
   std::int32_t* is_nan;
   double* rings;
-  void* saved;  // where none is wanted
+  void* saved;  // used if the caller saves nothing
 
   ForwardMemory(const TransducerProblem& p, const TransducerOutputs& out, const Execution& execution,
                 Arena& arena)

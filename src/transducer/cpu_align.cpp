@@ -1,5 +1,5 @@
-// Alignments on the CPU: rows of logits become arc weights, an utterance's lattice gives its best path and,
-// if they are wanted, the posteriors of its arcs. Threads share rows, then utterances.
+// Alignments on the CPU: arc weights from the rows of logits, then for each utterance the best path and, if
+// requested, the posteriors of its arcs. Threads share the rows, then the utterances.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -28,7 +28,7 @@ struct AlignMemory {
   std::int64_t* batch;
   std::int32_t* is_nan;
   double* rings;
-  std::uint8_t* steps;  // into each node; an utterance's are kCpuStepPad apart from the next one's
+  std::uint8_t* steps;  // the step into each node; kCpuStepPad bytes separate the utterances
   void* saved;
 
   AlignMemory(const TransducerProblem& p, const Execution& execution, Arena& arena)
@@ -63,7 +63,7 @@ class Writer {
     if (out_.score) static_cast<Real*>(out_.score)[utterance_.index] = static_cast<Real>(value);
   }
 
-  // From the end back to node (0, 0). step: that of the path's last arc.
+  // Follows the path from the end back to node (0, 0). step: that of the path's last arc.
   void path(std::uint8_t step, const std::uint8_t* steps) const {
     std::int32_t t = utterance_.frames, u = utterance_.labels;
     while (true) {
@@ -82,7 +82,7 @@ class Writer {
     }
   }
 
-  // From the slots, and 0 in the padding.
+  // Writes posteriors from the slots, and 0 in the padding.
   void posteriors(const Saved<Real>& memory) const {
     const Family family(p_.lattice, utterance_);
     const std::int32_t frames = p_.packed ? utterance_.frames : p_.lattice.frames;
@@ -113,7 +113,7 @@ class Writer {
                   bool has_label) const {
     const std::int32_t groups = p_.lattice.durations;
     Real blank = 0, label = 0;
-    Real by_group[kTransducerDurations] = {};  // big blanks or durations
+    Real by_group[kTransducerDurations] = {};  // by big blank or duration
     for (std::int32_t slot = 0; slots && slot < table.arcs(); ++slot) {
       const Real g = slots[slot * stride];
       const bool is_label = table.is_label(slot);

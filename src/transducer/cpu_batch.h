@@ -1,5 +1,5 @@
-// What the CPU path's drivers share: the kernels of the selected instruction set, a batch's utterances, where
-// saved memory has what, and loops over workers.
+// Shared by the drivers of the CPU path: the kernels of the selected instruction set, a batch's utterances,
+// the layout of saved memory, and loops over workers.
 #pragma once
 
 #ifndef WARPALIGN_SIMD_NAMESPACE
@@ -21,8 +21,8 @@
 #include "transducer/cpu_kernel.h"
 #include "warpalign/transducer.h"
 
-// The CUDA path has a Batch and an Utterance of its own. The inline namespace gives these names of their own
-// to the linker.
+// The CUDA path has its own Batch and Utterance. The inline namespace gives these different names for the
+// linker.
 namespace warpalign::detail::transducer {
 inline namespace on_host {
 
@@ -34,7 +34,7 @@ inline const CpuKernels& kernels() {
   return cpu::with_selected_isa([](auto isa) -> const CpuKernels& { return kernels_for(isa); });
 }
 
-// How the elements of type T are computed with.
+// The type of computations with elements of type T, and their kernels.
 template <class T>
 struct Arithmetic {
   using Real = float;
@@ -56,20 +56,20 @@ inline std::size_t real_size(DType dtype) {
   return dtype == DType::kFloat64 ? sizeof(double) : sizeof(float);
 }
 
-// Elements of saved memory for so many nodes: of Saved, for all utterances.
+// The number of elements of saved memory for `nodes` nodes: of Saved, for all utterances.
 inline std::size_t saved_elements(const TransducerLattice& l, std::int64_t nodes) {
   return static_cast<std::size_t>(nodes) * (1 + slots_of(l)) +
          static_cast<std::size_t>(l.batch) * 2 * kCpuPad;
 }
 
-// One utterance's sizes and places.
+// One utterance's extents and offsets.
 struct Utterance {
   std::int32_t index;
   std::int32_t frames;  // T_b
   std::int32_t labels;  // U_b
   std::int64_t nodes;
-  std::int64_t first_row;    // nodes of the utterances before; packed logits: its first row
-  std::int64_t saved_begin;  // elements
+  std::int64_t first_row;    // nodes of earlier utterances; also its first row in packed logits
+  std::int64_t saved_begin;  // offset in saved memory, in elements
   const std::int32_t* targets;
   bool without_durations;
 
@@ -129,7 +129,8 @@ class Batch {
   std::int64_t nodes_ = 0;
 };
 
-// An utterance's part of saved memory: lse in rows' order, then each slot's array in the lattice's order.
+// An utterance's part of saved memory: lse in the order of rows, then each slot's array in the order of the
+// lattice's nodes.
 template <class Real>
 struct Saved {
   Real* lse;

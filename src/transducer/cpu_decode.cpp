@@ -33,7 +33,7 @@ std::int32_t length_of(const std::int32_t* lengths, std::int32_t frames, std::in
   return lengths ? lengths[b] : frames;
 }
 
-// The rows that a worker scores together, and where each one's scores go.
+// The rows that a worker scores together, and the destination of each row's scores.
 template <class Real>
 class RowTile {
  public:
@@ -43,7 +43,7 @@ class RowTile {
         stride_(padded(joint.hidden)),
         hidden_(arena.take<Real>(kDecodeRows * stride_)) {}
 
-  // The row of frame t of utterance b, for the hypothesis n.
+  // Adds the row of frame t of utterance b, for hypothesis n.
   void add(std::int32_t b, std::int32_t t, std::int64_t n, Real* out) {
     const Real* const encoder = static_cast<const Real*>(joint_.encoder.data) + b * joint_.encoder.stride[0] +
                                 t * joint_.encoder.stride[1];
@@ -53,7 +53,7 @@ class RowTile {
     out_[rows_++] = out;
   }
   [[nodiscard]] bool is_full() const { return rows_ == kDecodeRows; }
-  // Scores of all rows; then there are no rows.
+  // Computes the scores of all rows, and removes the rows.
   void score() {
     kernels<Real>().scores(hidden_, stride_, rows_, static_cast<const Real*>(joint_.weight),
                            static_cast<const Real*>(joint_.bias), joint_.hidden, columns_, out_);
@@ -94,7 +94,7 @@ Tasks score_tasks(const TransducerScores& p, const Execution& execution) {
   return tasks;
 }
 
-// Scores of some hypotheses, of any utterances: a tile takes the rows that are wanted, in order.
+// Computes the scores of the requested hypotheses, of any utterances; a tile takes their rows in order.
 template <class Real>
 void score_hypotheses(const TransducerScores& p, std::int32_t first, std::int32_t last, void* scratch) {
   Arena arena(scratch);
@@ -131,7 +131,7 @@ template <class Real>
 struct Walker {
   double log_prob;
   std::int32_t utterance;
-  std::int32_t end;  // no frame from here on is looked at
+  std::int32_t end;  // the first frame that is not read
   TransducerWalk walk;
   bool walks;
 
@@ -142,7 +142,7 @@ struct Walker {
     end = static_cast<std::int32_t>(std::min<std::int64_t>(length_of(p.lengths, p.frames, b), limit));
     walks = walk.frame < end;
   }
-  // Walks over the scores of `count` frames, as far as they reach.
+  // Continues the walk over the scores of `count` frames.
   void go(const TransducerDecoding& d, const Real* scores, std::int32_t count) {
     const std::int32_t start = walk.frame;
     while (walks && walk.frame - start < count) {
@@ -156,8 +156,8 @@ struct Walker {
   }
 };
 
-// Some utterances at the same time, so that a pass over the weights serves all of them. Further frames of the
-// first ones fill the rows that a product takes at least.
+// Walks over some utterances together, so that a pass over the weights serves all of them. If they are fewer
+// than a product's rows, further frames of the first ones fill the rest.
 template <class Real>
 void walk_utterances(const TransducerGreedyStep& p, std::int32_t first, std::int32_t last, void* scratch) {
   Walker<Real> walkers[kDecodeRows];
@@ -214,7 +214,7 @@ struct Alone {
   static double lse(const Real* row, std::int32_t columns) { return kernels<Real>().lse(row, columns); }
   static void best_labels(const TransducerDecoding& d, const Real* row, const Real* added, std::int32_t count,
                           Best<Real>* out) {
-    // As many more as there are blanks.
+    // As many more columns as there are blanks.
     cpu::Column<Real> all[kTransducerMostBeams + kTransducerBigBlanks + 1];
     const int blanks = d.tdt ? 1 : 1 + d.durations;
     const int found = kernels<Real>().largest(row, added, d.labels, count + blanks, all);

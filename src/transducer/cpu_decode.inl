@@ -1,6 +1,6 @@
-// The CPU kernels of decoding: hidden rows, and their products with the output layer's weights. Lanes lie
-// along the summed axis, and a row's sums do not depend on the rows beside it. Included once per instruction
-// set, with WARPALIGN_SIMD_NAMESPACE and WARPALIGN_ISA defined.
+// The CPU kernels of decoding: hidden rows, and their products with the output layer's weights. Vectors run
+// along the summed axis, and a row's sums do not depend on the other rows. Included once per instruction set,
+// with WARPALIGN_SIMD_NAMESPACE and WARPALIGN_ISA defined.
 #include "core/constants.h"
 #include "cpu/simd.h"
 #include "transducer/cpu_decode_kernel.h"
@@ -18,7 +18,7 @@ template <class V>
 WARPALIGN_INLINE V relu(V v) {
   return max(V{}, v);
 }
-// 1 - 2 / (e^2v + 1). Beyond 20 it is 1 in every type; NaN stays NaN.
+// 1 - 2 / (e^2v + 1). Above 20 it is 1 in every type; NaN stays NaN.
 template <class Real, class V>
 WARPALIGN_INLINE V tanh_of(V v) {
   v = max(splat(Real(-20)), min(splat(Real(20)), v));
@@ -47,8 +47,8 @@ void decode_hidden(const Real* encoder, const Real* predictor, __INT32_TYPE__ hi
   }
 }
 
-// Lanes of a and b in groups of 2 kHalf: each group's upper half is added to its lower one. The sums of a's
-// groups fill the lower half of the result, those of b's the upper half.
+// A step of a reduction. In each group of 2 kHalf lanes the upper half is added to the lower one. The sums of
+// a's groups fill the lower half of the result, those of b's groups the upper half.
 template <int kHalf, class V>
 WARPALIGN_INLINE V folded(V a, V b) {
   constexpr int kLanes = kLanesOf<V>;
@@ -70,8 +70,8 @@ WARPALIGN_INLINE V folded(V a, V b) {
 #endif
 }
 
-// out[k] = the sum of v[k]'s lanes, for kCount vectors, a power of 2. A vector's sum has one order, whatever
-// kCount is.
+// out[k] = the sum of v[k]'s lanes, for kCount vectors, a power of 2. The order of a vector's sum does not
+// depend on kCount.
 template <int kCount, int kHalf, class V>
 WARPALIGN_INLINE V sums_of_lanes(const V* v) {
   if constexpr (kHalf == 0) {
@@ -100,7 +100,7 @@ WARPALIGN_INLINE void store_sums_of_lanes(const V* v, Real* out) {
   }
 }
 
-// v, as a register's contents: else the compiler reads it from memory for every product.
+// v in a register: otherwise the compiler reads it from memory for every product.
 template <class V>
 WARPALIGN_INLINE V in_register(V v) {
 #if defined(__SSE2__)
@@ -141,11 +141,11 @@ WARPALIGN_INLINE void decode_tile(const Real* hidden, Index hidden_stride, const
   }
 }
 
-// Columns first .. last - 1 of kRows rows.
+// Computes columns first .. last - 1 of kRows rows.
 template <int kRows, class Real>
 void decode_columns(const Real* hidden, Index hidden_stride, const Real* weight, const Real* bias, Index size,
                     Index first, Index last, Real* const* out) {
-  // As many sums as there are registers for, with the weights beside them.
+  // As many sums as registers allow, together with the weights.
   constexpr int kColumns = kRows == 4 ? 3 : 4;
   Index c = first;
   for (; c + kColumns <= last; c += kColumns) {
@@ -154,7 +154,7 @@ void decode_columns(const Real* hidden, Index hidden_stride, const Real* weight,
   for (; c < last; ++c) decode_tile<kRows, 1>(hidden, hidden_stride, weight, bias, size, c, out);
 }
 
-// A block of columns stays in the caches while all rows pass.
+// All rows are multiplied by a block of columns while it is in the cache.
 template <class Real>
 void decode_scores(const Real* hidden, __INT64_TYPE__ hidden_stride, int rows, const Real* weight,
                    const Real* bias, __INT32_TYPE__ size, __INT32_TYPE__ columns, Real* const* out) {

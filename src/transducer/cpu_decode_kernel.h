@@ -1,5 +1,5 @@
-// What the CPU path of decoding (cpu_decode.cpp) and its kernels (cpu_decode.inl, one copy per instruction
-// set) share. Plain data only.
+// Types shared by the CPU path of decoding (cpu_decode.cpp) and its kernels (cpu_decode.inl, one copy per
+// instruction set). Plain data only.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace warpalign::detail::transducer {
 
-// Rows of hidden numbers that are multiplied by the weights together, at most.
+// The most hidden rows that are multiplied by the weights together.
 constexpr int kDecodeRows = 16;
-// A product of one row takes two thirds of the time that a product of so many takes.
+// Products take this many rows at a time: a product of one row takes two thirds of the time.
 constexpr int kDecodeStep = 4;
-// A row of hidden numbers takes a multiple of so many, the last ones 0.
+// A hidden row is padded with zeros to a multiple of this.
 constexpr int kDecodePad = 16;
 
 template <class Real>
@@ -23,7 +23,7 @@ struct CpuDecodeKernels {
   // out[r][c] = bias[c] + hidden[r] weight[c] for r < rows <= kDecodeRows; bias may be null.
   void (*scores)(const Real* hidden, std::int64_t hidden_stride, int rows, const Real* weight,
                  const Real* bias, std::int32_t hidden_size, std::int32_t columns, Real* const* out);
-  // log sum exp of a row; NaN if it holds NaN or +inf, -inf if it holds -inf alone.
+  // The log-sum-exp of a row: NaN if the row has NaN or +inf, -inf if all its elements are -inf.
   double (*lse)(const void* row, std::int32_t columns);
   // cpu/largest.inl
   int (*largest)(const Real* row, const Real* added, std::int32_t columns, int count, cpu::Column<Real>* out);

@@ -1,5 +1,5 @@
-// How an utterance's nodes are numbered, for the driver and for every instruction set: along anti-diagonals.
-// Diagonal d = t + u has positions low(d) .. high(d), t or u, whichever has fewer values.
+// The numbers of an utterance's nodes, for the driver and for every instruction set: along anti-diagonals.
+// Diagonal d = t + u has positions low(d) .. high(d); a position is t or u, whichever has fewer values.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 struct Diagonals {
@@ -21,7 +21,7 @@ struct Diagonals {
     const Index left = count - d;
     return frames * states - left * (left + 1) / 2;
   }
-  // Node number of `position` 0 on diagonal d.
+  // The number that a node at position 0 of diagonal d would have.
   WARPALIGN_INLINE Index origin(Index d) const { return begin(d) - low(d); }
 };
 

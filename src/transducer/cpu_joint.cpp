@@ -1,4 +1,5 @@
-// The first call of the joint on the CPU: tiles of logits become arc weights and are forgotten.
+// The first call of the joint on the CPU. A worker computes a tile of logits and its arc weights; the logits
+// are not stored.
 #include "transducer/cpu_joint.h"
 
 #include <optional>
@@ -18,9 +19,9 @@ struct JointMemory {
   double* rings;
   Real* weight;
   Real* bias;
-  Real* tiles;  // of each worker
+  Real* tiles;  // one for each worker
   NodePlace* places;
-  Real* saved;  // where none is wanted
+  Real* saved;  // used if the caller saves nothing
 
   JointMemory(const TransducerJointProblem& p, const TransducerOutputs& out, const Execution& execution,
               Arena& arena)

@@ -1,4 +1,4 @@
-// What the joint's two calls share on the CPU: sizes, weights in panels, and tiles of logits.
+// Shared by the joint's two calls on the CPU: sizes, weights in panels, and tiles of logits.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ auto hidden_kernel() {
   }
 }
 
-// Whether products of T take bfloat16 numbers in pairs.
+// Whether products of T multiply pairs of bfloat16 numbers.
 template <class T>
 bool multiplies_pairs() {
   return std::is_same_v<T, BFloat16> && joint_kernels().pairs.product && cpu::has_bfloat16_products();
@@ -65,14 +65,14 @@ struct NodePlace {
 // Goes through all nodes of a batch: utterance by utterance, frame by frame.
 class NodeWalk {
  public:
-  // From node number `node` on; it exists, or is the number of all nodes.
+  // Starts at node number `node`, which may be the number of all nodes.
   NodeWalk(const TransducerLattice& lattice, const Batch& batch, std::int64_t node)
       : lattice_(lattice), batch_(batch) {
     if (node >= batch.nodes()) {
       at_.b = lattice.batch;
       return;
     }
-    int low = 0, high = lattice.batch;  // the last utterance that begins at `node` or before
+    int low = 0, high = lattice.batch;  // bounds of the last utterance that begins at or before `node`
     while (high - low > 1) {
       const int middle = low + (high - low) / 2;
       (batch[middle].first_row <= node ? low : high) = middle;
@@ -124,9 +124,10 @@ struct JointSizes {
   std::int32_t columns;                        // V + D
   std::int32_t hidden;                         // H
   std::int32_t padded_columns, padded_hidden;  // multiples of the width
-  // From row to row. An odd number of vectors: neighbouring rows share no set of a cache.
+  // Distances between rows: an odd number of vectors, so that neighbouring rows are in different sets of a
+  // cache.
   std::int64_t column_stride, hidden_stride;
-  std::int32_t tile;  // rows that are computed together: an even number
+  std::int32_t tile;  // the number of rows computed together, which is even
 
   explicit JointSizes(const TransducerJointProblem& p)
       : width(joint_arithmetic<T>().width),
@@ -141,14 +142,14 @@ struct JointSizes {
     const std::int64_t together = joint_arithmetic<T>().rows;
     tile = static_cast<std::int32_t>(std::clamp(kTileBytes / row / together * together, together, kMostRows));
   }
-  // Weights in panels; in words of 32 bits where they lie in pairs.
+  // The number of elements of the weights in panels; words of 32 bits if they are in pairs.
   [[nodiscard]] std::size_t weight_elements() const {
     return static_cast<std::size_t>(padded_columns) * (multiplies_pairs<T>() ? pairs_of(hidden) : hidden);
   }
   [[nodiscard]] std::size_t back_elements() const {
     return static_cast<std::size_t>(padded_hidden) * (multiplies_pairs<T>() ? pairs_of(columns) : columns);
   }
-  // Words of rows in pairs.
+  // The number of words of a row in pairs.
   [[nodiscard]] std::int64_t column_words() const { return column_stride / 2; }
   [[nodiscard]] std::int64_t hidden_words() const { return hidden_stride / 2; }
 };
@@ -159,8 +160,8 @@ class JointNetwork {
  public:
   using Real = typename Arithmetic<T>::Real;
 
-  // weight: weight_elements(); bias: padded_columns; back: back_elements(), or null where no gradient by
-  // hidden rows is wanted.
+  // Memory: weight_elements() of weight, padded_columns of bias, and back_elements() of back, or null if
+  // there is no gradient with respect to hidden rows.
   JointNetwork(const TransducerJointProblem& problem, Real* weight, Real* bias, Real* back,
                const Execution& execution)
       : p_(problem),
@@ -178,8 +179,8 @@ class JointNetwork {
 
   [[nodiscard]] const JointSizes<T>& sizes() const { return sizes_; }
 
-  // Hidden rows h and logits x of `rows` nodes; rows are hidden_stride and column_stride apart. words: where
-  // h lies in pairs, hidden_words of a row; used where products take pairs.
+  // Computes hidden rows h and logits x of `rows` nodes; rows are hidden_stride and column_stride apart.
+  // words: memory for h in pairs, hidden_words per row, used if products take pairs.
   void logits(const NodePlace* places, std::int32_t rows, Real* h, Real* x, std::int32_t* words) const {
     const auto hidden = hidden_kernel<T>();
     for (std::int32_t r = 0; r < rows; ++r) {
@@ -192,7 +193,8 @@ class JointNetwork {
              sizes_.column_stride, words);
   }
 
-  // dh from the gradients x of logits; zeros: padded_hidden of them. words: as above, column_words of a row.
+  // Computes dh from the gradients x of logits. zeros: padded_hidden zeros. words: as above, column_words per
+  // row.
   void pull_back(const Real* x, const Real* h, std::int32_t rows, const Real* zeros, Real* dh,
                  std::int32_t* words) const {
     multiply(x, sizes_.column_stride, sizes_.columns, rows, back_, sizes_.padded_hidden, zeros, dh,
@@ -208,7 +210,8 @@ class JointNetwork {
   }
 
  private:
-  // Weights in panels of columns, and of hidden numbers; kTogether neighbours of a sum's index in a word.
+  // Packs weights in panels of columns, and of hidden numbers. A word has kTogether neighbours along the
+  // summed index.
   template <int kTogether>
   void pack(const Execution& execution) {
     const std::int64_t hidden = sizes_.hidden, columns = sizes_.columns;
@@ -218,7 +221,8 @@ class JointNetwork {
   struct Strides {
     std::int64_t across, depth;
   };
-  // Panel n has numbers n width .. across: element (j, k) at j width + k - n width, j along the depth.
+  // Panel n has columns k = n width .. n width + width - 1: element (j, k) is at j width + k - n width, j
+  // along the depth.
   template <int kTogether>
   void pack_panels(Real* to, const Strides& stride, std::int64_t across, std::int64_t depth,
                    const Execution& execution) {
@@ -239,7 +243,7 @@ class JointNetwork {
           std::memcpy(&word, pair, sizeof word);
         }
       };
-      // Reads neighbours, one after the other.
+      // Reads along contiguous memory.
       if (stride.depth == 1) {
         for (std::int64_t k = 0; k < width; ++k) {
           for (std::int64_t j = 0; j < depth; j += kTogether) put(j, k);

@@ -1,7 +1,7 @@
-// The second call of the joint on the CPU. Live nodes are taken in order, a chunk at a time. For each,
-// workers first compute the logits again, turn them into their gradients, and pull those back to hidden rows.
-// Then they add the chunk to the gradients: every worker has columns of its own and takes the nodes in order,
-// so that no bit depends on the number of workers.
+// The second call of the joint on the CPU. Goes through the live nodes in order, a chunk at a time. First,
+// workers share the chunk's nodes: they compute the logits again, overwrite them with their gradients, and
+// compute the gradients with respect to hidden rows. Then they share the columns of the results: each adds
+// the chunk's nodes in order, so that results do not depend on the number of workers.
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -14,9 +14,10 @@ namespace warpalign::detail::transducer {
 namespace {
 
 constexpr std::int64_t kChunkBytes = 16 << 20;
-constexpr std::int32_t kColumnTask = 48;  // rows of the gradient by weights that a worker takes: whole tiles
-constexpr std::int32_t kBiasRows = 32;    // nodes whose gradients by the bias are added in Real
-constexpr std::int32_t kHiddenTask = 64;  // columns of the gradients by encoder and predictor
+constexpr std::int32_t kColumnTask = 48;  // rows of the weight's gradient that are one task: whole tiles
+constexpr std::int32_t kBiasRows = 32;    // nodes whose gradients of the bias are summed in Real
+constexpr std::int32_t kHiddenTask =
+    64;  // columns of the gradients of encoder and predictor that are one task
 
 template <class T>
 struct JointGradientMemory {
@@ -26,16 +27,17 @@ struct JointGradientMemory {
   NodePlace* places;
   Real* weight;
   Real* bias;
-  Real* back = nullptr;  // null: gradients by encoder and predictor are not wanted
+  Real* back = nullptr;  // null: no gradients of encoder and predictor
   Real* x;               // (chunk, column_stride)
   Real* h;               // (chunk, hidden_stride)
   Real* dh = nullptr;
-  // Where products take pairs: x and h so, first of neighbours in a row, then of a column's nodes.
+  // x and h in pairs, used if products take pairs: first pairs of neighbours in a row, then of neighbouring
+  // nodes in a column.
   std::int32_t* x_words = nullptr;  // (chunk, column_words)
   std::int32_t* h_words = nullptr;  // (chunk, hidden_words)
   Real* zeros = nullptr;            // (padded_hidden,)
-  Real* frame_sum = nullptr;        // (hidden_stride,): of one frame
-  Real* state_sum = nullptr;        // (U + 1, hidden_stride): of one utterance
+  Real* frame_sum = nullptr;        // (hidden_stride,): sum of one frame
+  Real* state_sum = nullptr;        // (U + 1, hidden_stride): sums of one utterance
   Real* weight_sum = nullptr;       // (columns, hidden_stride)
   double* bias_sum = nullptr;       // (columns,)
 
@@ -53,7 +55,7 @@ struct JointGradientMemory {
     }
     if (g.weight) weight_sum = arena.take<Real>(sizes.columns * sizes.hidden_stride);
     if (g.bias) bias_sum = arena.take<double>(sizes.columns);
-    // As many nodes as the workspace has room for besides.
+    // As many nodes as fit into the rest of the workspace.
     constexpr std::int64_t kGaps = 512;  // between the arrays
     const std::int64_t words = multiplies_pairs<T>() ? sizes.column_words() + sizes.hidden_words() : 0;
     const std::int64_t numbers = sizes.column_stride + (pulls_back ? 2 : 1) * sizes.hidden_stride + words;
@@ -134,7 +136,7 @@ class JointGradients {
       if (to) std::memset(static_cast<void*>(to), 0, count * sizeof(*to));
     };
     const auto stride = static_cast<std::size_t>(sizes_.hidden_stride);
-    zero(m_.h, m_.chunk * stride);  // the padding, which products take along
+    zero(m_.h, m_.chunk * stride);  // also the padding, which products read
     zero(m_.zeros, sizes_.padded_hidden);
     zero(m_.frame_sum, stride);
     zero(m_.state_sum, l.states * stride);
@@ -150,7 +152,7 @@ class JointGradients {
     return {p_.lattice, p_.labels, false, utterance, g_.saved, upstream};
   }
 
-  // The places of the next live nodes.
+  // Finds the places of the next live nodes. Returns their number.
   std::int32_t next_chunk(NodeWalk& walk, std::optional<NodeGradients<Real>>& node) const {
     std::int32_t rows = 0;
     for (; rows < m_.chunk && !walk.ended(); walk.next()) {
@@ -193,7 +195,7 @@ class JointGradients {
     }
   }
 
-  // Gradients by the weights and the bias of columns `first` on.
+  // Adds the gradients of the weights and the bias of `rows` columns from `first` on.
   void add_columns(std::int32_t first, std::int32_t rows) const {
     const std::int32_t count = std::min(kColumnTask, sizes_.columns - first);
     if (g_.weight && m_.x_words) {
@@ -215,8 +217,8 @@ class JointGradients {
     }
   }
 
-  // Gradients by hidden numbers `first` on of encoder and predictor. A frame's and an utterance's sums are
-  // written when the nodes of another one begin.
+  // Adds the gradients of encoder and predictor in columns from `first` on. The sums of a frame, and of an
+  // utterance, are written when the nodes of the next one begin.
   void add_hidden(std::int32_t first, std::int32_t rows) const {
     const std::int32_t count = std::min(kHiddenTask, sizes_.hidden - first);
     NodePlace before = last_;
@@ -229,7 +231,7 @@ class JointGradients {
       joint_arithmetic<T>().add(from, m_.state_sum + at.u * sizes_.hidden_stride + first, count);
     }
   }
-  // Writes the sums of a node's frame, and of its utterance if that has ended, and begins anew.
+  // Writes the sums of a node's frame, and of its utterance if that has ended, and sets them to 0.
   void flush(const NodePlace& at, bool utterance_ends, std::int32_t first, std::int32_t count) const {
     if (at.b < 0) return;
     const TransducerLattice& l = p_.lattice;
@@ -251,7 +253,7 @@ class JointGradients {
   const Batch batch_;
   const JointNetwork<T> network_;
   const JointSizes<T>& sizes_;
-  NodePlace last_{-1, 0, 0};  // of the chunk before
+  NodePlace last_{-1, 0, 0};  // of the previous chunk
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// What the CPU path of the joint (cpu_joint*.cpp) and its kernels (cpu_joint.inl, one copy per instruction
-// set) share. Plain data only: no inline function here may be compiled under two sets of flags.
+// Types shared by the CPU path of the joint (cpu_joint*.cpp) and its kernels (cpu_joint.inl, one copy per
+// instruction set). Plain data only: an inline function here would be compiled with several sets of flags,
+// and the linker would merge the copies.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,10 @@
 namespace warpalign::detail::transducer {
 
 // c[r,n] = start[r,n] + sum over k < depth of a[r,k] b[k,n], or c[r,n] += the sum if start is null.
-// 0 <= r < rows, 0 <= n < columns; columns are a multiple of CpuJointKernels::width. Sums are made in the
-// order of k, in blocks of kJointDepth, whatever rows and columns are.
-// Factor: the same type, or std::int32_t for two bfloat16 numbers, k's and the next one's, the first one in
-// the lower half; such a k counts once.
+// 0 <= r < rows, 0 <= n < columns; columns are a multiple of CpuJointKernels::width. The order of a sum is
+// that of k, in blocks of kJointDepth, for any rows and columns. Factor: Real, or std::int32_t for the
+// bfloat16 numbers of two neighbouring indices, the first one in the lower half; k and depth then count
+// pairs.
 template <class Real, class Factor = Real>
 struct CpuProduct {
   const Factor* a;  // a[r,k] is a[r row + k step]
@@ -25,7 +26,7 @@ struct CpuProduct {
   std::int64_t b_step;
   std::int32_t columns;
   std::int32_t depth;  // >= 1
-  const Real* start;   // [r row + n]; row 0: the same for all
+  const Real* start;   // [r row + n]; with row = 0 it is the same for all r
   std::int64_t start_row;
   Real* c;
   std::int64_t c_row;
@@ -35,7 +36,7 @@ constexpr int kJointDepth = 256;
 template <class Real>
 struct CpuJointKernels {
   std::int32_t width;  // of a panel of b
-  std::int32_t rows;   // that a product's innermost loop takes at once
+  std::int32_t rows;   // rows of a product's innermost loop
   void (*product)(const CpuProduct<Real>&);
   // to[j] *= act' for h[j] = act(..), j < count.
   void (*pull_back)(const Real* h, Real* to, std::int32_t count, bool is_tanh);
@@ -51,9 +52,9 @@ using CpuHidden64 = void (*)(const void* encoder, const void* predictor, std::in
 
 // Products of bfloat16 numbers in pairs.
 struct CpuPairs {
-  // Null: the instruction set has none. It needs cpu::has_bfloat16_products() besides.
+  // Null if the instruction set has none. May be called only if cpu::has_bfloat16_products().
   void (*product)(const CpuProduct<float, std::int32_t>&);
-  // to[j] = (from[2 j], from[2 j + 1]), 2 j < count; 0 stands for from[count].
+  // to[j] = (from[2 j], from[2 j + 1]), 2 j < count; from[count] is taken as 0.
   void (*pack_row)(const float* from, std::int32_t* to, std::int32_t count);
   // to[j] = (first[j], second[j]), j < count; second null: zeros.
   void (*pack_rows)(const float* first, const float* second, std::int32_t* to, std::int32_t count);

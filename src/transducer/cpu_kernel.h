@@ -1,5 +1,6 @@
-// What the CPU path's driver (cpu.cpp) and its kernels (cpu_kernel.inl, one copy per instruction set) share.
-// Plain data only: no inline function here may be compiled under two sets of flags.
+// Types shared by the driver of the CPU path (cpu.cpp) and its kernels (cpu_kernel.inl, one copy per
+// instruction set). Plain data only: an inline function here would be compiled with several sets of flags,
+// and the linker would merge the copies.
 #pragma once
 
 #include <cstdint>
@@ -9,50 +10,51 @@
 
 namespace warpalign::detail::transducer {
 
-// Columns that arcs of one node can name: blank, big blanks and a label, or all durations.
+// The most columns of a row that have arcs: blank, big blanks and a label, or all durations.
 constexpr int kCpuColumns = cpu::kRowColumns;
 
-// Elements in front of and behind an utterance's slots that vectors may read (and that hold finite numbers).
+// The number of elements before and after an utterance's slots that vectors may read; they have finite
+// values.
 constexpr int kCpuPad = 96;
 
-// An utterance's lattice. Nodes are numbered along anti-diagonals: diagonal d = t + u has positions
-// low(d) .. high(d), t or u, whichever has fewer values; node (d, position) is number
-// begin(d) + position - low(d). A slot's array is indexed by the node that the arc leaves.
+// An utterance's lattice. Nodes are numbered along anti-diagonals: diagonal d = t + u has positions low(d) ..
+// high(d), a position being t or u, whichever has fewer values; node (d, position) has the number begin(d) +
+// position - low(d). A slot's array is indexed by the node that the arc leaves.
 template <class Real>
 struct CpuLattice {
   std::int32_t frames;  // T >= 1
   std::int32_t states;  // U + 1
-  std::int32_t arcs;    // of arcs.h
+  std::int32_t arcs;    // as ArcTable in arcs.h
   std::int32_t blanks;
-  std::int32_t depth;           // of the rings: diagonals that an arc can cross, and one more
-  const std::int32_t* advance;  // [slot]: frames
-  // [slot][node], node_count apart. On entry log2 weights; after forward the arc's share of the node that it
+  std::int32_t depth;           // diagonals of a ring: one more than an arc can cross
+  const std::int32_t* advance;  // [slot]: frames that the arc consumes
+  // [slot][node], node_count apart. On entry log2 weights; after forward the arc's share in the node that it
   // leads to; after reverse its posterior.
   Real* slots;
   std::int64_t slot_stride;
-  // [diagonal modulo depth][position], ring_stride apart, position 0 at kCpuPad: alpha = mantissa 2^exponent,
-  // and on the way back the node's posterior (in mantissa's place).
+  // [diagonal modulo depth][position], ring_stride apart, position 0 at kCpuPad: alpha = mantissa 2^exponent.
+  // In the reverse sweep the mantissa is the node's posterior.
   double* mantissa;
   double* exponent;
   std::int64_t ring_stride;
 };
 
-// log2 of the sum over all paths = exponent + log2(mantissa); exponent below kCpuNoPath: there is none.
+// log2 of the sum over all paths = exponent + log2(mantissa). There is no path if exponent < kCpuNoPath.
 struct CpuOutcome {
   double mantissa;
   double exponent;
 };
 constexpr double kCpuNoPath = -0.5e299;
 
-// The best path's last arc: its step, as arcs.h has it; 0: there is no path.
+// The step of the best path's last arc (arcs.h); 0 if there is no path.
 struct CpuBestEnd {
   double log2_weight;
   std::uint8_t step;
 };
 
-// Which arcs best paths come through. steps[node] is the step into the node; node_count + kCpuStepPad bytes.
+// The arcs of best paths. steps[node] is the step into the node; there are node_count + kCpuStepPad bytes.
 struct CpuBestPath {
-  const std::int32_t* order;  // of slots, preferred ones first
+  const std::int32_t* order;  // slots in order of preference
   std::uint8_t* steps;
 };
 constexpr int kCpuStepPad = 8;
@@ -61,7 +63,7 @@ template <class Real>
 struct CpuLatticeKernels {
   CpuOutcome (*forward)(const CpuLattice<Real>&, bool want_shares);
   void (*reverse)(const CpuLattice<Real>&, const CpuOutcome&);
-  // Reads the weights and leaves them; uses the mantissas' ring.
+  // Does not change the weights; overwrites the ring of mantissas.
   CpuBestEnd (*best_path)(const CpuLattice<Real>&, const CpuBestPath&);
 };
 

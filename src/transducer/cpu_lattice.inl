@@ -1,9 +1,9 @@
-// The lattice of one utterance, an anti-diagonal's nodes in the lanes of a vector. Numbers are as in
-// soft-DTW: alpha is a float64 mantissa and an exponent that is an integer in a double. No sum overflows, and
-// no error grows with the length of the loss. The reverse sweep multiplies shares and cannot overflow.
+// The lattice of one utterance. Vectors run along anti-diagonals. alpha is a float64 mantissa and an exponent
+// that is an integer in a double: no sum overflows, and the error does not grow with the magnitude of the
+// loss. The reverse sweep multiplies shares, which are at most 1.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
-// Where an arc that crosses `diagonals` leads: position + `positions`.
+// An arc's step: it crosses `diagonals` diagonals, and leads to position + `positions`.
 struct Step {
   Index diagonals;
   Index positions;
@@ -17,18 +17,18 @@ WARPALIGN_INLINE Step step_of(const CpuLattice<Real>& p, bool by_state, Index sl
 
 constexpr Index kMostSlots = 32;
 
-// What walks along the diagonals: rings of earlier diagonals, and where a diagonal's arcs come from.
+// A walk along the diagonals: rings of earlier diagonals, and the sources of a diagonal's arcs.
 template <class Real>
 class Walk {
  protected:
   static constexpr int kLanes = WARPALIGN_SIMD_BYTES / 8;
 
   struct Source {
-    Real* slot;  // at position 0 of the node that the arc leads to
+    Real* slot;  // its element for a destination at position 0
     const double* mantissa;
     const double* exponent;
-    Index low, high;  // positions, of the node that the arc leads to, whose source exists
-    Index number;     // of the slot
+    Index low, high;  // range of positions of destinations whose source exists
+    Index number;     // number of the slot
   };
 
   WARPALIGN_INLINE explicit Walk(const CpuLattice<Real>& p) : p_(p), grid_(p.frames, p.states) {
@@ -44,7 +44,7 @@ class Walk {
   WARPALIGN_INLINE void fill(double* rows, double value) const {
     for (Index k = 0; k < p_.depth * p_.ring_stride; ++k) rows[k] = value;
   }
-  // What an earlier diagonal has left below this one's positions.
+  // Clears the values of an earlier diagonal below this one's positions.
   WARPALIGN_INLINE void clear_below(double* row, Index d, double value) const {
     if (d < p_.depth) return;
     for (Index k = grid_.low(d - p_.depth); k < grid_.low(d); ++k) row[k] = value;
@@ -66,7 +66,7 @@ class Walk {
     return count;
   }
 
-  // The number of the node whose blank of `slot` ends all paths, and its place in a ring; false: there is
+  // Finds the node whose blank of `slot` ends all paths, and its place in a ring. Returns false if there is
   // none.
   WARPALIGN_INLINE bool find_end(Index slot, Index* diagonal, Index* position) const {
     const Index t = grid_.frames - p_.advance[slot], u = grid_.states - 1;
@@ -81,7 +81,7 @@ class Walk {
   const CpuLattice<Real>& p_;
   const Diagonals grid_;
   Step steps_[kMostSlots];
-  Index order_[kMostSlots];  // in which arcs are gone through
+  Index order_[kMostSlots];  // order of arcs
   Source sources_[kMostSlots];
 };
 
@@ -118,7 +118,7 @@ class Sweep : Walk<Real> {
     for (Index d = grid_.count - 1; d >= 0; --d) {
       double* const flow = ring(p_.mantissa, d);
       const Index low = grid_.low(d), high = grid_.high(d);
-      const Index before = d + p_.depth;  // whose ring this was
+      const Index before = d + p_.depth;  // the diagonal that last used this row of the ring
       for (Index k = high + 1; before < grid_.count && k <= grid_.high(before); ++k) flow[k] = 0;
       const Index origin = grid_.origin(d);
       for (Index position = low; position <= high; position += kLanes) {
@@ -188,7 +188,7 @@ class Sweep : Walk<Real> {
     return normalized(sum, largest);
   }
 
-  // The blank of `slot` that ends all paths, its weight times alpha; false: there is none.
+  // The weight of the blank of `slot` that ends all paths, times alpha. Returns false if there is none.
   WARPALIGN_INLINE bool end_of(Index slot, double* mantissa, double* exponent) const {
     Index diagonal = 0, position = 0;
     if (!find_end(slot, &diagonal, &position)) return false;

@@ -1,4 +1,5 @@
-// Logits in memory, for the CPU path: where a row lies, who works on which frames, and from rows to weights.
+// Logits in memory, for the CPU path: addresses of rows, the division of frames among workers, and arc
+// weights.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace warpalign::detail::transducer {
 inline namespace on_host {
 
-// Elements of logits that a worker takes at a time: large against its bookkeeping, small against a batch.
+// The number of logits that a worker takes at a time.
 inline constexpr std::int64_t kChunk = 1 << 16;
 
 inline std::size_t saved_bytes(const TransducerProblem& p) {
@@ -61,7 +62,7 @@ void for_frames(const TransducerProblem& p, const Batch& batch, bool with_paddin
   });
 }
 
-// lse and arc weights of frames first .. last - 1. Returns whether a NaN or +inf is among them.
+// Computes lse and arc weights of frames first .. last - 1. Returns whether they have a NaN or +inf.
 template <class T>
 bool weigh_frames(const TransducerProblem& p, const Utterance& utterance, void* saved, std::int32_t first,
                   std::int32_t last) {
@@ -77,7 +78,8 @@ bool weigh_frames(const TransducerProblem& p, const Utterance& utterance, void* 
   return is_nan;
 }
 
-// lse and arc weights of all utterances, by all threads. is_nan: (B,), whether there is a NaN or +inf.
+// Computes lse and arc weights of all utterances, by all threads. is_nan: (B,), whether an utterance has a
+// NaN or +inf.
 template <class T>
 void weigh_batch(const TransducerProblem& p, const Batch& batch, void* saved, std::int32_t* is_nan,
                  const Execution& execution) {

@@ -1,4 +1,4 @@
-// What the CPU path makes of one node's logits: its arcs' weights, and after the lattice its gradient.
+// One node's logits on the CPU path: the weights of its arcs, and after the lattice its gradient.
 #pragma once
 
 #include <cmath>
@@ -11,10 +11,10 @@
 namespace warpalign::detail::transducer {
 inline namespace on_host {
 
-// A row whose S is below this has no entry above 2^-40 G: it is written as 0.
+// A row with S below this is written as 0: no entry of its gradient exceeds 2^-40 G.
 inline constexpr double kDeadRow = 0x1p-40;
 
-// How the nodes of an utterance are weighed. Logits have elements T.
+// The arc weights of an utterance's nodes. Logits have elements T.
 template <class T>
 class NodeWeights {
  public:
@@ -30,11 +30,11 @@ class NodeWeights {
         family_(lattice, utterance),
         grid_(utterance.frames, utterance.states()) {}
 
-  // Whether arcs have durations: else weigh() takes no duration logits.
+  // Whether arcs have durations. Otherwise weigh() does not read duration logits.
   [[nodiscard]] bool timed() const { return lattice_.tdt && !utterance_.without_durations; }
 
-  // lse and arc weights of node (t, u) with logits x and duration logits z. Returns whether a NaN or +inf is
-  // among them.
+  // Computes lse and arc weights of node (t, u) from logits x and duration logits z. Returns whether they
+  // have a NaN or +inf.
   bool weigh(std::int32_t t, std::int32_t u, const T* x, const T* z) const {
     constexpr double kInf = std::numeric_limits<double>::infinity();
     const cpu::RowKernels<Real>& rows = Arithmetic<T>::rows(kernels());
@@ -43,9 +43,9 @@ class NodeWeights {
     const double duration_lse = log_probs_ || !timed() ? 0 : rows.lse(z, lattice_.durations);
     bool is_nan = std::isnan(lse) || std::isnan(duration_lse);
     memory_.lse[static_cast<std::int64_t>(t) * utterance_.states() + u] = static_cast<Real>(lse);
-    // log-probability of a column; a row of -inf has no other.
+    // The log-probability of a column; -inf in a row that is all -inf.
     const auto score = [](const T* row, std::int32_t column, double sum) {
-      // Arcs with a duration exist only where there are duration logits.
+      // Arcs with a duration exist only if there are duration logits.
       // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage)
       return sum == -kInf ? -kInf : static_cast<double>(static_cast<Real>(row[column])) - sum;
     };
@@ -76,14 +76,16 @@ class NodeWeights {
   const Diagonals grid_;
 };
 
-// Gradients of one row, of label or of duration logits.
+// The gradient of one row of label or of duration logits.
 template <class T>
 class RowGradient {
  public:
   using Real = typename Arithmetic<T>::Real;
 
   RowGradient(double upstream, double clamp, bool log_probs)
-      : upstream_(std::isnan(upstream) ? kPlainNaN : upstream),  // no payload: half types round by its bits
+      : upstream_(std::isnan(upstream)
+                      ? kPlainNaN
+                      : upstream),  // a NaN without payload, because half types are rounded by their bits
         clip_(clamp > 0 ? clamp : std::numeric_limits<double>::infinity()),
         log_probs_(log_probs) {}
 
@@ -137,7 +139,7 @@ void fill_row(T* row, std::int32_t columns, bool with_nan) {
   }
 }
 
-// How the nodes of an utterance get their gradients. Posteriors are in saved memory.
+// The gradients of an utterance's nodes. Posteriors are in saved memory.
 template <class T>
 class NodeGradients {
  public:
@@ -157,7 +159,7 @@ class NodeGradients {
 
   enum class Kind { kZero, kNaN, kLive };
 
-  // Goes to node (t, u), which write() then means. Only a live node's logits are needed.
+  // Selects node (t, u) for write(). Only the logits of live nodes are needed.
   Kind seek(std::int32_t t, std::int32_t u) {
     const ArcTable& table = family_.table;
     const Real* const place = memory_.slots + grid_.origin(t + u) + (grid_.by_state ? u : t);
@@ -179,7 +181,8 @@ class NodeGradients {
     return kind_ = is_dead ? Kind::kZero : Kind::kLive;
   }
 
-  // The gradients by logits x and duration logits z; out may be x. duration_out null: there are none.
+  // Writes the gradients with respect to logits x and duration logits z; out may be x. duration_out may be
+  // null.
   void write(const T* x, T* out, const T* z, T* duration_out) const {
     if (kind_ != Kind::kLive) {
       fill_row(out, labels_, kind_ == Kind::kNaN);

@@ -1,5 +1,5 @@
-// The best path of one utterance, an anti-diagonal's nodes in the lanes of a vector: the largest sum of log2
-// weights over the paths to each node, and the arc that it comes through.
+// The best path of one utterance. Vectors run along anti-diagonals. Each node has the largest sum of log2
+// weights of the paths to it, and the last arc of that path.
 namespace WARPALIGN_SIMD_NAMESPACE {
 
 // NOLINTNEXTLINE(modernize-use-using)
@@ -31,7 +31,7 @@ class BestPath : Walk<Real> {
         I64 step{};
         for (Index k = 0; k < sources; ++k) {
           const Source& source = sources_[k];
-          // NaN, of memory that belongs to no arc, counts as forbidden.
+          // NaN, which memory that belongs to no arc may contain, is treated as forbidden.
           const F64 weight = max(read_wide(source.slot + position), splat(kForbidden));
           const F64 sum = load(source.mantissa + position) + weight;
           step = sum > most ? splat(codes_[source.number]) : step;
@@ -39,7 +39,7 @@ class BestPath : Walk<Real> {
         }
         const I64 inside = position + lanes(F64{}) <= high;
         store(best + position, inside ? most : splat(kDead));
-        // What stands behind the diagonal's end is written again by the next one.
+        // Bytes after the diagonal's end are overwritten by the next diagonal.
         *reinterpret_cast<UnalignedSteps*>(path_.steps + origin + position) =
             __builtin_convertvector(step, Steps);
       }

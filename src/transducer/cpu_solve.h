@@ -1,5 +1,5 @@
-// The lattice of every utterance on the CPU: arc weights become the loss, and posteriors in the weights'
-// place.
+// The lattice of every utterance on the CPU: the loss from arc weights, and posteriors, which overwrite the
+// weights.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@ struct Rings {
   [[nodiscard]] std::size_t elements() const { return 2 * static_cast<std::size_t>(stride) * depth; }
 };
 
-// An utterance's lattice, whose weights are in saved memory, with one worker's rings. The numbers that
-// vectors read in front of and behind the weights become 0.
+// An utterance's lattice, whose weights are in saved memory, with one worker's rings. Sets the elements
+// before and after the weights, which vectors read, to 0.
 template <class Real>
 CpuLattice<Real> lattice_of(const Utterance& utterance, const Family& family, const Saved<Real>& memory,
                             const Rings& rings, double* ring_memory) {
@@ -42,7 +42,7 @@ CpuLattice<Real> lattice_of(const Utterance& utterance, const Family& family, co
           rings.stride};
 }
 
-// The value, and posteriors in place of the weights if they are wanted.
+// Computes the value and, if requested, the posteriors, which overwrite the weights.
 template <class Real>
 double solve(const TransducerLattice& l, const Utterance& utterance, bool is_nan, void* saved,
              bool want_posteriors, const Rings& rings, double* ring_memory,
@@ -67,8 +67,8 @@ double solve(const TransducerLattice& l, const Utterance& utterance, bool is_nan
   return -(outcome.exponent + std::log2(outcome.mantissa)) * kLn2<double>;
 }
 
-// Every utterance's loss from its weights, by all threads. is_nan: (B,). rings: Rings::elements() of each of
-// lattice_workers().
+// Computes every utterance's loss from its weights, by all threads. is_nan: (B,). rings: Rings::elements()
+// for each of lattice_workers().
 inline int lattice_workers(const TransducerLattice& l, const Execution& execution) {
   return std::clamp(threads_of(execution), 1, std::max(l.batch, 1));
 }

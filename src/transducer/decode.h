@@ -1,5 +1,5 @@
-// What the paths of decoding share: the entry points behind warpalign/transducer_decode.h, one set per
-// device. api_decode.cpp has checked the arguments.
+// The entry points of the paths of decoding (warpalign/transducer_decode.h), one set per device.
+// api_decode.cpp has checked the arguments.
 #pragma once
 
 #include "warpalign/transducer_decode.h"

@@ -1,4 +1,5 @@
-// Dropout of a joint network's hidden numbers, alike on the CPU, in CUDA kernels and in the reference.
+// Dropout of a joint network's hidden numbers: the same mask on the CPU, in CUDA kernels and in the
+// reference.
 #pragma once
 
 #include <cmath>
@@ -9,12 +10,13 @@
 
 namespace warpalign::detail::transducer {
 
-// A dropped hidden number is -0, so that the way back knows it. What is kept is never -0.
+// A dropped hidden number is stored as -0, which identifies it in the backward pass. Other numbers are never
+// -0.
 template <class Real>
 struct HiddenDropout {
   const std::uint64_t* seed = nullptr;
-  std::uint64_t threshold = 0;  // of random words; 0: nothing is dropped
-  Real scale = 1;               // of what is kept
+  std::uint64_t threshold = 0;  // random words below it drop the number; 0: no dropout
+  Real scale = 1;               // factor of numbers that are not dropped
 
   HiddenDropout() = default;
   HiddenDropout(double probability, const std::uint64_t* from)
@@ -24,17 +26,17 @@ struct HiddenDropout {
 
   [[nodiscard]] WARPALIGN_ANYWHERE bool drops() const { return threshold > 0; }
 
-  // The words of units 4 quad to 4 quad + 3 of a node.
+  // The random words of hidden numbers 4 quad to 4 quad + 3 of a node.
   [[nodiscard]] WARPALIGN_ANYWHERE PhiloxWords words(int b, int t, int u, int quad) const {
     return philox({{static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(b),
                     static_cast<std::uint32_t>(quad), static_cast<std::uint32_t>(u)}},
                   *seed);
   }
-  // What becomes of an activated number.
+  // The hidden number: the activated number times `scale`, or -0.
   [[nodiscard]] WARPALIGN_ANYWHERE Real masked(Real activated, std::uint32_t word) const {
     return word < threshold ? -Real(0) : activated * scale + Real(0);
   }
-  // The derivative of a hidden number by e + g, from the number itself.
+  // The derivative of a hidden number with respect to e + g, from the number itself.
   [[nodiscard]] WARPALIGN_ANYWHERE Real slope(Real h, bool is_tanh) const {
     if (!is_tanh) return h > Real(0) ? scale : Real(0);
     if (!drops()) return Real(1) - h * h;

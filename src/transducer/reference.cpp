@@ -23,7 +23,7 @@ double log_sum_exp(const std::vector<double>& x) {
   return largest + std::log(sum);
 }
 
-// lp of a row; a row of -inf has lp = -inf everywhere.
+// The log-probabilities of a row; all -inf if its logits are all -inf.
 std::vector<double> log_softmax(std::vector<double> x, bool is_log_probs) {
   if (is_log_probs) return x;
   const double lse = log_sum_exp(x);
@@ -75,7 +75,7 @@ std::vector<TransducerArc> arcs_of(const Transducer& p, int t, int u, const std:
   return arcs;
 }
 
-// exp(a + w + b - z) where one of them may be -inf.
+// exp(a + w + b - z); 0 if one of a, w, b is -inf.
 double posterior_of(double a, double w, double b, double z) {
   const double sum = a + w + b;
   return sum == -kInf ? 0 : std::exp(sum - z);
@@ -109,7 +109,7 @@ TransducerResult transducer(const Transducer& p, const std::vector<double>& logi
     return node + arc.frames * states + (arc.is_label ? 1 : 0);
   };
   const auto is_end = [&](int node, const TransducerArc& arc) {
-    return node / states + arc.frames == p.frames;  // arcs_of() admits that from the last state alone
+    return node / states + arc.frames == p.frames;  // arcs_of() allows that only from the last state
   };
   std::vector<std::vector<double>> incoming(nodes);
   std::vector<double> alpha(nodes, -kInf), beta(nodes, -kInf), ends;

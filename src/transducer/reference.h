@@ -1,6 +1,6 @@
-// Float64 scalar transducer losses, straight from the equations of warpalign/transducer.h and obviously
-// right: what every test compares with. The code allocates; it is not part of the library. It shares nothing
-// with arcs.h, so that a mistake there is seen.
+// Float64 scalar transducer losses, a direct implementation of the equations in warpalign/transducer.h. Tests
+// compare with it. It allocates, is not part of the library, and shares no code with arcs.h, so that tests
+// detect mistakes there.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Float64 best paths, straight from the equations of warpalign/transducer_align.h, over the reference's arcs.
-// Posteriors are in TransducerResult. Not part of the library.
+// Float64 best paths, a direct implementation of the equations in warpalign/transducer_align.h, over the
+// reference's arcs. Posteriors are in TransducerResult. Not part of the library.
 #pragma once
 
 #include <vector>

@@ -13,7 +13,7 @@ JointResult transducer_joint(const Transducer& p, const JointNetwork& network,
                              int number) {
   const int size = network.hidden, states = p.states();
   const int durations = p.tdt ? static_cast<int>(p.durations.size()) : 0, columns = p.labels + durations;
-  // What a hidden number is multiplied by: 0, or 1 / (1 - p).
+  // The dropout factor of a hidden number: 0, or 1 / (1 - p).
   const auto factor = [&](int t, int u, int j) {
     if (network.dropout == 0) return 1.0;
     const PhiloxWords words = philox({{static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(number),
@@ -25,7 +25,7 @@ JointResult transducer_joint(const Transducer& p, const JointNetwork& network,
     const double v = encoder[t * size + j] + predictor[u * size + j];
     return network.tanh ? std::tanh(v) : v > 0 || std::isnan(v) ? v : 0;
   };
-  // h of a node.
+  // The hidden row h of a node.
   const auto hidden_row = [&](int t, int u) {
     std::vector<double> h(size);
     for (int j = 0; j < size; ++j) h[j] = activated(t, u, j) * factor(t, u, j);

@@ -1,5 +1,5 @@
-// Float64 scalar transducer losses of a joint network, straight from the equations of
-// warpalign/transducer_joint.h: what tests compare with. The code makes all logits and is not part of the
+// Float64 scalar transducer losses of a joint network, a direct implementation of the equations in
+// warpalign/transducer_joint.h. Tests compare with it. It computes all logits, and is not part of the
 // library.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace warpalign::detail::transducer::reference {
 
-// What all utterances share. Durations' rows stand behind the labels'.
+// The parameters that all utterances share. The rows of durations follow those of labels.
 struct JointNetwork {
   int hidden = 1;  // H
   bool tanh = false;
@@ -28,8 +28,8 @@ struct JointResult {
   std::vector<double> grad_bias;       // (V + D,)
 };
 
-// encoder (T, H), predictor (U + 1, H), row-major. number: the utterance's in the batch, which dropout's
-// masks depend on. Shares Philox alone with the library.
+// encoder (T, H), predictor (U + 1, H), row-major. number: the utterance's index in the batch, on which
+// dropout masks depend. Shares only Philox with the library.
 JointResult transducer_joint(const Transducer& problem, const JointNetwork& network,
                              const std::vector<double>& encoder, const std::vector<double>& predictor,
                              int number = 0);

@@ -1,4 +1,4 @@
-// How greedy search goes on from a frame's best arc, for every path, on the host and in CUDA kernels.
+// The step of greedy search from a frame's best arc, for all paths, on the host and in CUDA kernels.
 #pragma once
 
 #include <cmath>
@@ -18,14 +18,14 @@ WARPALIGN_ANYWHERE inline std::int32_t columns_of(const TransducerDecoding& d) {
   return d.labels + (d.tdt ? d.durations : 0);
 }
 
-// The column with the largest number among those seen so far, and this number. The lowest of equal columns
-// counts. `column` is below 0 while no number above -inf has been seen.
+// The column with the largest number so far, and this number; among equal numbers, the lowest column.
+// `column` is negative while there has been no number above -inf.
 template <class Real>
 struct Best {
   Real value = -kInfinity<Real>;
   std::int32_t column = -1;
 
-  // NaN is not above anything. Any order of columns gives the same.
+  // Ignores NaN. The result does not depend on the order of columns.
   WARPALIGN_ANYWHERE void see(Real other, std::int32_t other_column) {
     if (other > value || (other == value && column >= 0 && other_column < column)) {
       value = other;
@@ -34,7 +34,7 @@ struct Best {
   }
 };
 
-// Frames that the blank or big blank of a column consumes; 0 if the column is a label's. Not for TDT's blank.
+// Frames that the blank or big blank of a column consumes; 0 for a label's column. Not for TDT's blank.
 WARPALIGN_ANYWHERE inline std::int32_t blank_frames(const TransducerDecoding& d, std::int32_t column) {
   if (column == d.blank) return 1;
   for (std::int32_t i = 0; !d.tdt && i < d.durations; ++i) {
@@ -43,7 +43,7 @@ WARPALIGN_ANYWHERE inline std::int32_t blank_frames(const TransducerDecoding& d,
   return 0;
 }
 
-// Where a label that consumes so many frames leaves an utterance.
+// Updates the frame and the number of symbols after a label that consumes `duration` frames.
 WARPALIGN_ANYWHERE inline void after_label(std::int32_t duration, std::int32_t max_symbols,
                                            std::int32_t& frame, std::int32_t& symbols) {
   symbols = duration > 0 ? 0 : symbols + 1;
@@ -56,17 +56,17 @@ WARPALIGN_ANYWHERE inline void after_label(std::int32_t duration, std::int32_t m
 // A frame's best arc.
 struct BestArc {
   std::int32_t label;     // -1: a blank
-  std::int32_t duration;  // frames
+  std::int32_t duration;  // in frames
   double log_prob;
 };
 
-// log-probability of a number of a row; no number above -inf in the row: -inf, or NaN if lse is.
+// The log-probability of a number of a row. If the row has no number above -inf: -inf, or NaN if lse is NaN.
 template <class Real>
 WARPALIGN_ANYWHERE double log_prob_of(const Best<Real>& best, double lse) {
   return best.column < 0 && lse == lse ? -kInfinity<double> : static_cast<double>(best.value) - lse;
 }
 
-// log sum exp of TDT's duration scores.
+// The log-sum-exp of TDT's duration scores.
 template <class Real>
 WARPALIGN_ANYWHERE double duration_lse(const TransducerDecoding& d, const Real* scores) {
   Real largest = scores[0];
@@ -77,7 +77,7 @@ WARPALIGN_ANYWHERE double duration_lse(const TransducerDecoding& d, const Real* 
   return static_cast<double>(shift) + std::log(sum);
 }
 
-// The best arc of a row, by its best column, its log sum exp, and TDT's duration scores.
+// The best arc of a row, from its best column, its log-sum-exp, and TDT's duration scores.
 template <class Real>
 WARPALIGN_ANYWHERE BestArc best_arc(const TransducerDecoding& d, const Best<Real>& best, double lse,
                                     const Real* duration_scores) {
@@ -97,7 +97,7 @@ WARPALIGN_ANYWHERE BestArc best_arc(const TransducerDecoding& d, const Best<Real
   return arc;
 }
 
-// Takes the arc; true if the walk goes on.
+// Takes the arc. Returns whether the walk goes on.
 WARPALIGN_ANYWHERE inline bool take(const BestArc& arc, const TransducerDecoding& d, TransducerWalk& walk,
                                     double& log_prob) {
   log_prob += arc.log_prob;
@@ -113,7 +113,7 @@ WARPALIGN_ANYWHERE inline bool take(const BestArc& arc, const TransducerDecoding
   return false;
 }
 
-// Writes where a step leaves an utterance.
+// Writes an utterance's state after a step.
 WARPALIGN_ANYWHERE inline void leave(const TransducerGreedyStep& p, std::int32_t utterance,
                                      const TransducerWalk& walk, double log_prob) {
   p.next_walk[utterance] = walk;
@@ -122,7 +122,7 @@ WARPALIGN_ANYWHERE inline void leave(const TransducerGreedyStep& p, std::int32_t
   if (p.found) p.found[utterance] = walk.label >= 0;
 }
 
-// The walk at the beginning of a step: nothing found.
+// The walk at the beginning of a step, without new labels.
 WARPALIGN_ANYWHERE inline TransducerWalk begun(const TransducerWalk& before) {
   return {before.frame, before.symbols, -1, -1, 0};
 }

@@ -1,4 +1,4 @@
-// The list of the transducer's kernels: each puts itself into it where it is launched.
+// The list of the transducer's kernels. A kernel registers itself in the file that launches it.
 #pragma once
 
 #include "cuda/launch/kernel.cuh"

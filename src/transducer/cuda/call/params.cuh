@@ -1,4 +1,4 @@
-// What every kernel of the transducer takes: the batch, and where an utterance lies in it.
+// Arguments of every kernel of the transducer: the batch, and the offsets of its utterances.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,12 +11,12 @@
 
 namespace warpalign::detail::transducer {
 
-// Where an utterance begins that is packed, or whose labels stand one behind the other: sums over the
-// utterances before. One more place stands behind the last utterance's.
+// The offsets of an utterance in packed rows and flat labels: sums over the earlier utterances. An additional
+// Place follows that of the last utterance.
 struct Place {
   std::int64_t row;     // of the logits
-  std::int64_t slot;    // utterances whose rows go beyond the caller's have none
-  std::int64_t border;  // frames of borders between panels; such utterances have none
+  std::int64_t slot;    // of `slots`; utterances whose rows exceed the caller's have no slots
+  std::int64_t border;  // of the borders between panels, in frames; such utterances have none
   std::int64_t label;   // in `targets`
 };
 
@@ -24,8 +24,8 @@ struct Batch {
   TransducerLattice lattice;
   ArcTable arcs;        // of the family
   ArcTable plain;       // of utterances without durations
-  int slots;            // of a node, used or not
-  int panels;           // of an utterance, at most
+  int slots;            // slots of a node, used or not
+  int panels;           // the most panels of an utterance
   int panel_strips;     // strips of a panel
   std::int32_t labels;  // V
   bool packed;
@@ -39,11 +39,11 @@ struct Batch {
   }
 };
 
-// One utterance: T_b, U_b, and where its rows, slots, borders and labels begin.
+// One utterance: T_b, U_b, and the offsets of its rows, slots, borders and labels.
 struct Utterance {
   int frames;
   int labels;
-  bool fits;  // the caller gave all of its rows and labels
+  bool fits;  // whether all of its rows and labels are in the caller's memory
   bool without_durations;
   std::int64_t row;
   std::int64_t slot;
@@ -94,16 +94,17 @@ __device__ __forceinline__ const ArcTable& table_of(const Batch& p, const Uttera
   return u.without_durations ? p.plain : p.arcs;
 }
 
-// How far a lane goes from row to row, which it does without divisions where rows are padded.
+// The step of a lane from row to row. For padded rows it also has the step in b, t and u, which avoids
+// divisions.
 struct RowStride {
   std::int64_t rows;
-  int b, t, u;  // padded: the same as a node
+  int b, t, u;  // the same step as a node, for padded rows
 };
 
 // A row and its node: row = (b T + t) (U + 1) + u, or the caller's packed row.
 struct RowCursor {
   std::int64_t row;
-  int b, t, u;  // b = B behind the last utterance
+  int b, t, u;  // b = B after the last utterance
 
   __device__ __forceinline__ RowCursor(const Batch& p, std::int64_t first) : row(first), b(0) {
     if (p.packed) {
@@ -130,7 +131,7 @@ struct RowCursor {
       ++b;
     }
   }
-  // Where the row begins, in memory of these strides.
+  // The offset of the row in memory with these strides.
   [[nodiscard]] __device__ __forceinline__ std::int64_t offset(const Batch& p,
                                                                const std::int64_t (&stride)[3]) const {
     if (p.packed) return row * stride[2];
@@ -138,7 +139,7 @@ struct RowCursor {
   }
 
  private:
-  // The last utterance from b on that begins at or before the row; B if that one ends before it.
+  // Sets b to the utterance, from b on, that contains the row; to B if there is none.
   __device__ __forceinline__ void find(const Batch& p) {
     int end = p.lattice.batch + 1;
     while (end - b > 1) {

@@ -1,13 +1,13 @@
-// Where packed utterances begin: sums over the utterances before, by one block.
+// The offsets of packed utterances: sums over the earlier utterances, by one block.
 #include "transducer/cuda/call/kernels.cuh"
 #include "transducer/cuda/call/launch.h"
 
 namespace warpalign::detail::transducer {
 namespace {
 
-constexpr int kThreads = 512;  // and utterances at a time
+constexpr int kThreads = 512;  // also the number of utterances at a time
 
-// The sum of v over the block's threads up to this one.
+// The inclusive prefix sum of v over the block's threads.
 __device__ std::int64_t sum_up_to(std::int64_t v) {
   __shared__ std::int64_t sums[kThreads];
   const int k = static_cast<int>(threadIdx.x);

@@ -1,4 +1,4 @@
-// A step of beam search: a block per utterance.
+// A step of beam search. A block owns an utterance.
 #pragma once
 
 #include <cmath>
@@ -54,7 +54,7 @@ class BeamBlock {
     return static_cast<double>(shift) + std::log(combine(sum, [](Real a, Real b) { return a + b; }));
   }
 
-  // One pass over the row for each of them.
+  // Finds the labels one by one, with a pass over the row for each.
   template <class Real>
   __device__ void best_labels(const TransducerDecoding& d, const Real* row, const Real* added,
                               std::int32_t count, Best<Real>* out) const {

@@ -1,6 +1,6 @@
 // Scores of the joint network, for every row (hypothesis, frame): a product of hidden rows with the output
-// layer's weights. A block has a tile of rows and columns, each thread a few sums of its own. Every sum runs
-// over j = 0, 1, ... in one thread, so that its bits depend on nothing but the row.
+// layer's weights. A block owns a tile of rows and columns, a thread a few of its sums. One thread computes a
+// sum, in the order j = 0, 1, ..., so that it depends bitwise on the row alone.
 #pragma once
 
 #include <cmath>
@@ -13,18 +13,19 @@
 namespace warpalign::detail::transducer {
 
 constexpr int kScoreThreads = 128;
-constexpr int kScoreRows = 16;     // of a tile: 4 for each warp
-constexpr int kScoreColumns = 64;  // of a tile: 2 for each lane
-constexpr int kScoreDepth = 32;    // j that are in shared memory at a time
+constexpr int kScoreRows = 16;     // rows of a tile: 4 for each warp
+constexpr int kScoreColumns = 64;  // columns of a tile: 2 for each lane
+constexpr int kScoreDepth = 32;    // terms j in shared memory at a time
 
-// A tile's rows and weights, by j. The strides keep lanes that store to different banks, and rows in fours.
+// A tile's rows and weights in shared memory, [j][row] and [j][column]. The strides avoid bank conflicts of
+// stores, and align groups of four rows.
 template <class Real>
 struct ScoreTile {
   static constexpr int kRowStride = kScoreRows + 4;
   static constexpr int kColumnStride = kScoreColumns + 1;
   alignas(32) Real hidden[kScoreDepth][kRowStride];
   Real weight[kScoreDepth][kColumnStride];
-  // Where the rows lie; null: not wanted.
+  // The addresses of the rows; null: no row.
   const Real* encoder[kScoreRows];
   const Real* predictor[kScoreRows];
 };
@@ -57,7 +58,7 @@ __device__ __forceinline__ void find_rows(const TransducerScores& p, std::int64_
   tile.predictor[r] = static_cast<const Real*>(p.joint.predictor) + n * p.joint.hidden;
 }
 
-// What a thread brings for the next part of the sums.
+// The elements that a thread loads for the next terms of the sums.
 template <class Real>
 struct ScoreLoad {
   static constexpr int kHidden = kScoreRows * kScoreDepth / kScoreThreads;
@@ -65,7 +66,7 @@ struct ScoreLoad {
   Real hidden[kHidden];
   Real weight[kWeights];
 
-  // Lanes read along j.
+  // Neighbouring lanes read along j.
   __device__ __forceinline__ void read(const TransducerScores& p, const ScoreTile<Real>& tile,
                                        int first_column, int first) {
     const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;

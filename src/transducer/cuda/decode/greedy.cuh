@@ -1,5 +1,5 @@
-// A step of greedy search: a block per utterance. Each warp finds the best arc of a frame, and one thread
-// walks over the frames that the warps have done.
+// A step of greedy search. A block owns an utterance. Each warp finds the best arc of one frame, then one
+// thread walks over these frames.
 #pragma once
 
 #include <cmath>
@@ -12,10 +12,10 @@
 
 namespace warpalign::detail::transducer {
 
-constexpr int kGreedyFrames = 16;  // that a block looks at together: a warp each
+constexpr int kGreedyFrames = 16;  // frames of a block at a time, one per warp
 
-// The best column of a row, and its log sum exp; all lanes get both. Lanes take columns by number, so that
-// the sum's order is the row's own.
+// The best column of a row, and the row's log-sum-exp, in all lanes. A lane's columns depend on its number
+// alone, so that the order of the sum is fixed.
 template <class Real>
 __device__ __forceinline__ Best<Real> row_best(const Real* row, int columns, double& lse) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;

@@ -1,4 +1,4 @@
-// Decoding on CUDA: a launch makes scores, another one takes arcs.
+// Decoding on CUDA: one launch computes scores, another one takes the step.
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -39,7 +39,7 @@ Real* take_scores(const TransducerGreedyStep& p, Arena& arena) {
   return arena.take<Real>(static_cast<std::size_t>(p.batch) * p.window * columns_of(p.decoding));
 }
 
-// The scores that a step without scores of its own asks for.
+// The problem of a step's scores, for a step to which the caller gives none.
 TransducerScores scores_of(const TransducerGreedyStep& p, void* scores) {
   TransducerScores s;
   s.dtype = p.dtype;

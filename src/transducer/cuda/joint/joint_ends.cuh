@@ -1,5 +1,4 @@
-// What the joint's ways to multiply have in common: live nodes are listed before the chunks, sums are rounded
-// behind them.
+// Common to both ways to multiply: live nodes are listed before the chunks, and sums are rounded after them.
 #pragma once
 
 #include "transducer/cuda/joint/joint_rows.cuh"
@@ -7,8 +6,8 @@
 
 namespace warpalign::detail::transducer {
 
-// counts[k]: live rows among kLiveRows k .. (kScatters: they are listed, from counts[k] on, and places say
-// where).
+// A block owns the kLiveRows rows from kLiveRows k on. Without kScatters it writes the number of live ones to
+// counts[k]; with kScatters it lists them from counts[k] on, and writes their places.
 template <class Real, bool kScatters>
 __global__ void __launch_bounds__(kJointThreads)
     joint_live_kernel(const __grid_constant__ LiveRows<Real> p, std::int32_t* counts, std::int32_t* list,
@@ -38,7 +37,7 @@ __global__ void __launch_bounds__(kJointThreads)
   if (!kScatters && threadIdx.x == 0) counts[blockIdx.x] = before;
 }
 
-// counts[k] becomes the sum of those before; *total the sum of all. One block.
+// Replaces counts by their exclusive prefix sums, and writes the total to *total. One block.
 static __global__ void __launch_bounds__(kJointThreads)
     joint_scan_kernel(std::int32_t* counts, int blocks, std::int32_t* total) {
   __shared__ int sums[kJointThreads];
@@ -59,8 +58,8 @@ static __global__ void __launch_bounds__(kJointThreads)
   }
 }
 
-// to[r, j] = sum over parts of from[part, r, j], rounded once: (rows, columns) of rows `stride` apart, and
-// column j == columns to `last` (null: not wanted).
+// to[r, j] = sum over parts of from[part, r, j], rounded once. from has rows `stride` apart; its column j ==
+// columns goes to `last`, which may be null.
 template <class Storage>
 __global__ void __launch_bounds__(kJointThreads)
     joint_round_kernel(const cuda::Sum<Storage>* from, int parts, std::int64_t part_stride,

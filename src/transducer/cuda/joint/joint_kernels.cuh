@@ -1,9 +1,9 @@
 // The three products of the joint network, each over a chunk of nodes.
 //
 //   logits    x = h Wᵀ, the bias as column H of W and 1 as column H of h. A bias that TF32
-//             would round is added instead: all arcs of a path have the blank's
-//   pull back dh = act' (G W), G the gradient by logits
-//   outer     W's sums += Gᵀ h; column H is the bias's
+//             would round is added in float32 instead, because the blank's bias is in every node
+//   pull back dh = act' (G W), G the gradient with respect to logits
+//   outer     W's sums += Gᵀ h; column H is that of the bias
 #pragma once
 
 #include "transducer/cuda/joint/joint_product.cuh"
@@ -17,12 +17,12 @@ struct JointProducts {
   JointRows<Storage> rows;
   JointChunk chunk;
   const Storage* weight;  // (columns, h_stride), packed
-  const Storage* bias;    // TF32 alone; null: none, or in W's column H
+  const Storage* bias;    // only with TF32; null: no bias, or it is W's column H
   std::int32_t columns;   // V + D
   Real* dh;               // (chunk, h_stride)
   Real* weight_sums;      // (parts, columns, h_stride)
-  std::int32_t parts;     // of a chunk, each with sums of its own
-  bool three_terms;       // of TF32: a product is three, not one
+  std::int32_t parts;     // parts of a chunk, each with its own sums
+  bool three_terms;       // with TF32, whether a product of float32 is three of TF32
 
   [[nodiscard]] __device__ __forceinline__ Factor<Storage> h(int count) const {
     return {rows.h, rows.h_stride, count, static_cast<std::int32_t>(rows.h_stride)};
@@ -35,7 +35,7 @@ struct JointProducts {
   }
 };
 
-// A block's tile: tiles of columns of the result are neighbours.
+// A block's tile. Consecutive blocks have neighbouring columns of the result.
 template <class Shape>
 struct TilePlace {
   static constexpr int kTile = Shape::kTile;
@@ -50,7 +50,7 @@ struct TilePlace {
   }
 };
 
-// Two neighbours, at an address of their size.
+// Two neighbouring elements, aligned to their common size.
 template <class T>
 __device__ __forceinline__ void write_pair(T* to, cuda::Sum<T> first, cuda::Sum<T> second) {
   struct alignas(2 * sizeof(T)) Pair {

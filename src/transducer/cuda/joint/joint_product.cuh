@@ -1,10 +1,10 @@
-// Products of matrices for the joint network, a tile of the result by each block. 16-bit types multiply on
-// the matrix units and add in float32. float32 and float64 multiply and add in their own type, and float32
-// multiplies as TF32 where a call's precision allows it.
+// Products of matrices for the joint network. A block owns a tile of the result. 16-bit types multiply on the
+// matrix units and add in float32. float32 and float64 are multiplied and added in their own type; float32 is
+// multiplied as TF32 if the call's precision allows it.
 //
 //   c[r,n] = sum over k of a[r,k] b[n,k]
 //
-// Every sum goes in the order of k, so that its bits do not depend on the rows and columns beside it.
+// Every sum is in the order of k, so that it does not depend on the other rows and columns.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 namespace warpalign::detail::transducer {
 
 // A factor in memory, row-major. Plain: rows are r (or n), columns k; transposed: rows are k, columns r (or
-// n). Rows are aligned to 16 bytes, and `columns` is a multiple of 8. What lies beyond counts as 0.
+// n). Rows are aligned to 16 bytes, and `columns` is a multiple of 8. Elements past the end are read as 0.
 template <class Storage>
 struct Factor {
   const Storage* data;
@@ -31,18 +31,18 @@ struct Factor {
   std::int32_t columns;
 };
 
-// How a block makes its tile of a product of Storage factors.
+// The shape of a block's tile, for factors of type Storage.
 template <class Storage_>
 struct ProductShape {
   using Storage = Storage_;
   static constexpr bool kHalf = sizeof(Storage) == 2;
   static constexpr int kThreads = kHalf ? 128 : 256;
-  static constexpr int kBlocks = kHalf ? 2 : 3;   // resident on a multiprocessor
+  static constexpr int kBlocks = kHalf ? 2 : 3;   // resident blocks per multiprocessor
   static constexpr int kTile = kHalf ? 128 : 64;  // rows, and columns
-  static constexpr int kDepth = kHalf ? 32 : 16;  // of a stage
-  static constexpr int kStages = kHalf ? 4 : 3;   // one is multiplied, the others are on their way
+  static constexpr int kDepth = kHalf ? 32 : 16;  // terms of a stage
+  static constexpr int kStages = kHalf ? 4 : 3;   // one is multiplied, the others are being copied
   static constexpr int kVector = 16 / static_cast<int>(sizeof(Storage));
-  static constexpr int kTransposedGap = kVector;  // between rows of a transposed stage
+  static constexpr int kTransposedGap = kVector;  // elements between rows of a transposed stage
 };
 
 // float32 factors that multiply as TF32 (sm_80 and later).
@@ -54,11 +54,11 @@ struct Tf32Shape {
   static constexpr int kDepth = 16;
   static constexpr int kStages = 4;
   static constexpr int kVector = 4;
-  // Lanes read four rows of a transposed stage, eight numbers of each: from 32 banks.
+  // Lanes read eight numbers of each of four rows of a transposed stage, from 32 different banks.
   static constexpr int kTransposedGap = 8;
 };
 
-// A stage of one factor: kTile x kDepth elements, in shared memory as they lie in global memory.
+// A stage of one factor: kTile x kDepth elements in shared memory, in the order of global memory.
 template <class Shape, bool kTransposed>
 class Stage {
   using Storage = typename Shape::Storage;
@@ -71,7 +71,7 @@ class Stage {
   static_assert(kVectors * Shape::kThreads * Shape::kVector == kOuter * kInner);
 
  public:
-  // Enqueues this thread's copies: rows (or columns) `first` on of r (or n), and k from `depth` on.
+  // Starts this thread's copies: r (or n) from `first` on, and k from `depth` on.
   __device__ static __forceinline__ void ask(const Factor<Storage>& from, int first, int depth,
                                              Storage* shared) {
     constexpr int kVectorsOfRow = kInner / Shape::kVector;
@@ -89,11 +89,11 @@ class Stage {
   }
 
   static constexpr int kElements = kOuter * kStride;
-  // Element (r, k).
+  // The index of element (r, k).
   __device__ static __forceinline__ int place(int r, int k) {
     return kTransposed ? k * kStride + r : r * kStride + k;
   }
-  // mma_half()'s a: rows `row` to row + 15, k to k + 15.
+  // The operand a of mma_half(): rows `row` to row + 15, terms k to k + 15.
   __device__ static __forceinline__ void load_a(std::uint32_t (&to)[4], const Storage* shared, int row,
                                                 int k) {
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
@@ -101,7 +101,7 @@ class Stage {
     const int d = k + (kTransposed ? lane / 16 * 8 + lane % 8 : lane / 16 * 8);
     cuda::load_matrices<kTransposed>(to, shared + place(r, d));
   }
-  // mma_half()'s b for columns n to n + 7, and behind them for n + 8 to n + 15.
+  // The operands b of mma_half() for columns n to n + 7, then for n + 8 to n + 15.
   __device__ static __forceinline__ void load_b(std::uint32_t (&to)[4], const Storage* shared, int n, int k) {
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
     const int c = n + (kTransposed ? lane / 16 * 8 : lane / 16 * 8 + lane % 8);
@@ -110,11 +110,11 @@ class Stage {
   }
 };
 
-// A thread's share of a tile on the matrix units: each warp has 16 kBlocks rows and 64 columns.
+// A thread's elements of a tile on matrix units: a warp owns 16 kBlocks rows and 64 columns.
 template <int kBlocks>
 class UnitSums {
  public:
-  // function(row, column, value of column, value of column + 1) for the sums of this thread; column is even.
+  // Calls function(row, column, value of column, value of column + 1) for this thread's sums; column is even.
   template <class Function>
   __device__ __forceinline__ void each(const Function& function) const {
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
@@ -139,7 +139,7 @@ class UnitSums {
   float sum_[kBlocks][8][4] = {};
 };
 
-// Of half types, by four warps.
+// Products of half types, by four warps.
 template <class Shape, bool kATransposed, bool kBTransposed>
 class HalfSums : public UnitSums<4> {
   using Half = typename Shape::Storage;
@@ -166,7 +166,7 @@ class HalfSums : public UnitSums<4> {
   }
 };
 
-// Of float32 as TF32, by eight warps: one product, or three of the parts that make a float32.
+// Products of float32 as TF32, by eight warps: one product, or three products of the parts of a float32.
 template <class Shape, bool kATransposed, bool kBTransposed>
 class Tf32Sums : public UnitSums<2> {
   static constexpr int kSteps = Shape::kDepth / 8;
@@ -187,7 +187,7 @@ class Tf32Sums : public UnitSums<2> {
   // A lane's numbers of a factor.
   template <int kCount>
   struct Parts {
-    float hi[kCount], lo[kCount];  // lo: of three terms
+    float hi[kCount], lo[kCount];  // lo is used with three terms
   };
   template <bool kThreeTerms, int kCount>
   __device__ static __forceinline__ Parts<kCount> parts_of(const float* numbers) {
@@ -204,7 +204,7 @@ class Tf32Sums : public UnitSums<2> {
     return parts;
   }
 
-  // mma_tf32()'s a: rows `row` to row + 15, k to k + 7.
+  // The operand a of mma_tf32(): rows `row` to row + 15, terms k to k + 7.
   __device__ static __forceinline__ void load_a(float (&to)[4], const float* shared, int row, int k) {
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
     if constexpr (kATransposed) {
@@ -215,7 +215,7 @@ class Tf32Sums : public UnitSums<2> {
       load_rows(to, shared + StageA::place(row + lane % 16, k + lane / 16 * 4));
     }
   }
-  // mma_tf32()'s b for columns n to n + 7: k to k + 7, and behind them k + 8 to k + 15.
+  // The operands b of mma_tf32() for columns n to n + 7: terms k to k + 7, then k + 8 to k + 15.
   __device__ static __forceinline__ void load_b(float (&to)[4], const float* shared, int n, int k) {
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
     if constexpr (kBTransposed) {
@@ -259,8 +259,8 @@ class Tf32Sums : public UnitSums<2> {
       for (int i = 0; i < 2; ++i) {
         float(&sum)[4] = sum_[i][j];
         if constexpr (kThreeTerms) {
-          // The units cut off the bits that a sum has no room for. So they sum a stage, and additions that
-          // round sum the stages.
+          // The additions of the units truncate. So the units sum only a stage, and additions that round sum
+          // the stages.
           float part[4] = {};
 #pragma unroll
           for (int k = 0; k < kSteps; ++k) {
@@ -280,8 +280,7 @@ class Tf32Sums : public UnitSums<2> {
   }
 };
 
-// The same by multiplications and additions: each thread has 4 rows, 16 apart, and 2 pairs of columns, 32
-// apart.
+// The same by multiply-adds: a thread owns 4 rows, 16 apart, and 2 pairs of columns, 32 apart.
 template <class Shape, bool kATransposed, bool kBTransposed>
 class PlainSums {
   using Storage = typename Shape::Storage;
@@ -330,14 +329,14 @@ using ProductSums = std::conditional_t<
 template <class Shape, bool kATransposed, bool kBTransposed>
 constexpr int kStageElements = Stage<Shape, kATransposed>::kElements + Stage<Shape, kBTransposed>::kElements;
 
-// Dynamic shared memory of a block that multiplies.
+// Bytes of dynamic shared memory of a block that multiplies.
 template <class Shape, bool kATransposed, bool kBTransposed>
 constexpr std::size_t kProductBytes = Shape::kStages* kStageElements<Shape, kATransposed, kBTransposed> *
                                       sizeof(typename Shape::Storage);
 
-// The sums of rows `row` on and columns `column` on, over k from `begin` to `end`; then
-// function(row, column, sum, sum of column + 1) for each pair of them, by some thread of the block. All
-// threads of the block call. three_terms: of TF32 alone.
+// Computes the tile of rows from `row` on and columns from `column` on, over k from `begin` to `end`; then
+// calls function(row, column, sum, sum of column + 1) for each pair of sums, in the thread that owns it.
+// Called by all threads of the block. three_terms is used only with TF32.
 template <class Shape, bool kATransposed, bool kBTransposed, class Function>
 __device__ __forceinline__ void multiply(const Factor<typename Shape::Storage>& a,
                                          const Factor<typename Shape::Storage>& b, int row, int column,
@@ -355,13 +354,13 @@ __device__ __forceinline__ void multiply(const Factor<typename Shape::Storage>& 
       StageA::ask(a, row, k, to);
       StageB::ask(b, column, k, to + StageA::kElements);
     }
-    cuda::end_copy_group();  // an empty group, too: groups count stages
+    cuda::end_copy_group();  // also an empty group, because groups count stages
   };
   for (int stage = 0; stage < Shape::kStages - 1; ++stage) ask(stage);
   const int stages = (end - begin + Shape::kDepth - 1) / Shape::kDepth;
   for (int stage = 0; stage < stages; ++stage) {
     cuda::await_copy_groups<Shape::kStages - 2>();
-    __syncthreads();  // the stage is there for all, and nobody reads the one before
+    __syncthreads();  // the stage has arrived, and no thread reads the previous one any more
     ask(stage + Shape::kStages - 1);
     const Storage* const now = shared + stage % Shape::kStages * kElements;
     sums.add(now, now + StageA::kElements, three_terms);

@@ -1,5 +1,5 @@
 // The rows of a joint network's nodes, a chunk at a time: hidden rows before the products, arc weights and
-// gradients of logits behind them, and which nodes have gradients at all.
+// gradients of logits after them.
 #pragma once
 
 #include <cmath>
@@ -16,13 +16,14 @@ namespace warpalign::detail::transducer {
 constexpr int kJointThreads = 256;
 constexpr int kJointWarps = kJointThreads / cuda::kWarpSize;
 
-// Which nodes a chunk has: those of list[first ..], up to *count of them; list null: rows first .. of all.
+// The nodes of a chunk: list[first ..], with *count entries in the whole list; if list is null, all rows from
+// `first` on.
 struct JointChunk {
   const std::int32_t* list;
   const std::int32_t* count;
-  std::int32_t all;  // rows, without a list
+  std::int32_t all;  // number of rows, used without a list
   std::int32_t first;
-  std::int32_t most;  // nodes
+  std::int32_t most;  // the most nodes of a chunk
 
   [[nodiscard]] __device__ __forceinline__ int rows() const {
     const int behind = (list ? *count : all) - first;
@@ -33,7 +34,7 @@ struct JointChunk {
   }
 };
 
-// A node of a chunk: row (b T + t) (U + 1) + u of all, and `index` in the chunk's memory.
+// A node of a chunk: row (b T + t) (U + 1) + u of all rows, and its `index` in the chunk.
 struct ChunkCursor : RowCursor {
   std::int64_t index;
 
@@ -54,8 +55,8 @@ struct JointRows {
   std::int32_t hidden;  // H
   bool is_tanh;
   HiddenDropout<cuda::Sum<Storage>> dropout;
-  Storage* h;                 // (chunk, h_stride); 1 in column H, 0 behind it
-  std::int64_t h_stride;      // a multiple of 8, above H
+  Storage* h;                 // (chunk, h_stride); 1 in column H, 0 after it
+  std::int64_t h_stride;      // a multiple of 8, larger than H
   Storage* logits;            // (chunk, logit_stride)
   std::int64_t logit_stride;  // a multiple of 8
 };
@@ -66,7 +67,7 @@ __device__ __forceinline__ Real joint_activation(Real v, bool is_tanh) {
   return v > Real(0) || v != v ? v : Real(0);  // NaN stays NaN
 }
 
-// Hidden rows of a chunk, a warp for each; 0 in padding, which is not read.
+// Computes the hidden rows of a chunk. A warp owns a row. Rows of padding are 0; their inputs are not read.
 template <class Storage>
 __global__ void __launch_bounds__(kJointThreads)
     joint_hidden_kernel(const __grid_constant__ Batch batch, const __grid_constant__ JointRows<Storage> p,
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(kJointThreads)
   }
 }
 
-// Weights in rows of h_stride, with the bias in column H.
+// Copies the weights to rows of h_stride, with the bias in column H.
 template <class Storage>
 __global__ void __launch_bounds__(kJointThreads)
     joint_pack_kernel(const Storage* weight, const Storage* bias, int columns, int hidden, Storage* to,
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(kJointThreads)
   }
 }
 
-// Arc weights of a chunk of all rows, as rows_kernel makes them of logits in memory.
+// Computes the arc weights of a chunk of all rows, as rows_kernel does for logits in memory.
 template <class Storage>
 __global__ void __launch_bounds__(kRowThreads)
     joint_weights_kernel(const __grid_constant__ RowsParams<Storage> p,
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
-// Gradients by the logits of a chunk, in place.
+// Overwrites the logits of a chunk with their gradients.
 template <class Storage>
 __global__ void __launch_bounds__(kGradientThreads)
     joint_gradient_kernel(const __grid_constant__ GradientParams<Storage> p,
@@ -175,9 +176,9 @@ __global__ void __launch_bounds__(kGradientThreads)
   }
 }
 
-// Adds a chunk's dh (chunk, dh_stride) to the sums of frames (B T, H) and of states (B (U+1), H). A warp
-// takes 32 columns of a frame, or of a state of an utterance, and adds the nodes in order to what is there:
-// where chunks end changes no bit.
+// Adds a chunk's dh (chunk, dh_stride) to the sums of frames (B T, H) and of states (B (U+1), H). A warp owns
+// 32 columns of a frame, or of a state of an utterance, and adds its nodes in order: results do not depend on
+// the size of chunks.
 template <class Real>
 struct HiddenSums {
   Batch batch;
@@ -186,13 +187,13 @@ struct HiddenSums {
   const Real* dh;
   std::int64_t dh_stride;
   int hidden;
-  Real* frames;  // null: not wanted
+  Real* frames;  // may be null
   Real* states;
 
-  // to[column] += sum of dh over the chunk's nodes among `count` rows, `step` apart.
+  // to[column] += sum of dh over those of `count` rows, `step` apart, that are in the chunk.
   __device__ __forceinline__ void add(Real* to, int column, std::int64_t first_row, int step,
                                       int count) const {
-    constexpr int kAtOnce = 8;  // loads on their way
+    constexpr int kAtOnce = 8;  // loads in flight
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize, rows = chunk.rows();
     const bool exists = column < hidden;
     bool any = false;
@@ -230,7 +231,8 @@ __global__ void __launch_bounds__(kJointThreads)
   const int rows = p.chunk.rows(), states = p.batch.lattice.states, all_frames = p.batch.lattice.frames;
   if (rows == 0) return;
   const int slices = (p.hidden + cuda::kWarpSize - 1) / cuda::kWarpSize;
-  const int first = p.chunk.row(0) / states, last = p.chunk.row(rows - 1) / states;  // frames of the batch
+  const int first = p.chunk.row(0) / states,
+            last = p.chunk.row(rows - 1) / states;  // the chunk's first and last frame, as b T + t
   const int first_b = first / all_frames, last_b = last / all_frames;
   const int of_frames = p.frames ? (last - first + 1) * slices : 0;
   const int of_states = p.states ? (last_b - first_b + 1) * states * slices : 0;

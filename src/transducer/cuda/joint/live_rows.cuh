@@ -1,4 +1,4 @@
-// Which nodes of a batch have gradients at all.
+// The live nodes of a batch: those whose gradient is not 0.
 #pragma once
 
 #include "transducer/cuda/rows/node_posteriors.cuh"
@@ -27,19 +27,19 @@ struct LiveRows {
   }
 };
 
-constexpr int kLiveRows = 1024;  // that a block counts
+constexpr int kLiveRows = 1024;  // rows that a block counts
 
-// Of 32 neighbouring rows: which are live, and how many are live before them.
+// For 32 neighbouring rows: a mask of the live ones, and the number of live rows before them.
 struct LiveWord {
   std::uint32_t bits;
   std::int32_t before;
 };
 
-// Where rows stand in the list of live ones.
+// The places of rows in the list of live ones.
 struct LivePlaces {
   const LiveWord* words;
 
-  // -1: nowhere.
+  // -1 if the row is not live.
   [[nodiscard]] __device__ __forceinline__ int operator[](std::int64_t row) const {
     const LiveWord word = words[row / 32];
     const unsigned bit = 1u << row % 32;

@@ -1,9 +1,9 @@
 // The three products of the joint network by warpgroups (sm_90a), each over a chunk of nodes.
 //
-//   logits    x = h Wᵀ + c. The first call leaves of a row's tile the sum of its exponentials and the few
-//             logits that arcs name, the second one the gradients G by logits, in a half type.
-//   outer     W's sums += Gᵀ h; column H, where h is 1, is the bias's
-//   pull back dh = act' (G W), in h's place
+//   logits    x = h Wᵀ + c. The first call writes the sum of exponentials of each row's tile and the few
+//             logits that have arcs, the second call the gradients G of the logits, in a half type.
+//   outer     W's sums += Gᵀ h; column H, where h is 1, is that of the bias
+//   pull back dh = act' (G W), which overwrites h
 #pragma once
 
 #include "cuda/memory/add_pair.cuh"
@@ -18,17 +18,17 @@ struct WideProducts {
   WideRows<Half> rows;
   JointChunk chunk;
   WidePacked<Half> packed;
-  std::int32_t depth;  // H, up to a whole stage
+  std::int32_t depth;  // H, rounded up to whole stages
   WideParts parts;     // the first call
   // The second call.
   Panels<Half> g;            // (chunk, columns)
   float clamp;               // 0: none
   float* weight_sums;        // (split, packed columns, sums_stride)
-  std::int64_t sums_stride;  // even, above H
-  std::int32_t split;        // parts of a chunk, each with sums of its own
+  std::int64_t sums_stride;  // even, larger than H
+  std::int32_t split;        // parts of a chunk, each with its own sums
 };
 
-// Tiles of a chunk's rows by columns; those of the same rows are neighbours.
+// Tiles of a chunk's rows and columns. Consecutive tiles have the same rows.
 struct WideTiles {
   int rows, columns, depth, width;
 
@@ -59,7 +59,7 @@ struct WideSplitTiles {
   }
 };
 
-// A thread's share of a tile of logits: two rows, 64 columns of each. `half` 0 and 1 are the two rows.
+// A thread's elements of a tile of logits: 64 columns of two rows, which are `half` 0 and 1.
 class WideLogits {
  public:
   static constexpr int kPairs = kWideLabels / 8;
@@ -79,7 +79,8 @@ class WideLogits {
     }
   }
 
-  // The largest logit times log2(e), and the sum of 2^(x log2(e) - shift). All lanes of a row have the same.
+  // The largest logit times log2(e), and the sum of 2^(x log2(e) - shift). Bitwise identical in all lanes of
+  // a row.
   [[nodiscard]] __device__ __forceinline__ RowSum<float> sum(int half) const {
     float largest[2] = {OnlineSum<float>::kLeast, OnlineSum<float>::kLeast};
 #pragma unroll
@@ -105,7 +106,7 @@ class WideLogits {
     return {shift, total};
   }
 
-  // x becomes 2^(x log2(e) + shift + scale).
+  // Replaces x by 2^(x log2(e) + shift + scale).
   __device__ __forceinline__ void exponentiate(int half, float shift, float scale) {
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
@@ -117,11 +118,11 @@ class WideLogits {
     }
   }
 
-  // Whether a packed column is this thread's.
+  // Whether this thread owns a packed column.
   [[nodiscard]] __device__ __forceinline__ bool owns(int column) const {
     return column >= column_ && column < column_ + kWideLabels && (column & 6) == pair_;
   }
-  // What it has there; anything else where the column is not its own.
+  // The element there; undefined if the thread does not own the column.
   [[nodiscard]] __device__ __forceinline__ float at(int half, int column) const {
     const int own = (column - column_) / 8;
     const bool second = column & 1;
@@ -143,7 +144,7 @@ class WideLogits {
       }
     }
   }
-  // This thread's duration columns, of the tile that has them: number n is column 8 (n / 2) + pair + n % 2.
+  // The thread's duration columns, in the tile that has them: number n is column 8 (n / 2) + pair + n % 2.
   [[nodiscard]] __device__ __forceinline__ float& duration(int half, int n) {
     return x_[n / 2 * 4 + 2 * half + n % 2];
   }
@@ -172,7 +173,7 @@ __device__ __forceinline__ RowSum<float> sum_durations_of_lanes(const float (&x)
   return finished(RowSum<float>{shift, total});
 }
 
-// The first call's share of a tile: sums of exponentials, and logits of the columns that arcs name.
+// The end of the first call's tile: sums of exponentials, and logits of the columns that have arcs.
 template <class Half>
 __device__ __forceinline__ void keep_parts(const WideProducts<Half>& p, const WideTile& tile, WideLogits& x,
                                            const WidePlace& place) {
@@ -213,7 +214,7 @@ __device__ __forceinline__ void keep_parts(const WideProducts<Half>& p, const Wi
   }
 }
 
-// The second call's share: gradients by logits.
+// The end of the second call's tile: gradients with respect to logits.
 template <class Half>
 __device__ __forceinline__ void make_gradients(const WideProducts<Half>& p, const WideTile& tile,
                                                WideLogits& x, const float (&sum)[kWideLabels / 2],
@@ -297,7 +298,7 @@ __global__ void __launch_bounds__(kWideThreads, 1)
 template <class Half, int kWidth>
 __global__ void __launch_bounds__(kWideThreads, 1)
     wide_outer_kernel(const __grid_constant__ WideProducts<Half> p) {
-  // Rows behind the last node, up to a whole tile, are 0.
+  // Rows after the last node, up to a whole tile, are 0.
   const int rows = (p.chunk.rows() + kWideRows - 1) / kWideRows * kWideRows;
   const WideSplitTiles tiles{8 * p.g.count, p.rows.hidden + 1, kWidth, p.split, rows};
   const int columns = p.rows.columns.first_label + p.rows.columns.labels;
@@ -322,12 +323,12 @@ __global__ void __launch_bounds__(kWideThreads, 1)
 template <class Half, int kWidth>
 __global__ void __launch_bounds__(kWideThreads, 1)
     wide_back_kernel(const __grid_constant__ WideProducts<Half> p) {
-  // Columns of G behind the last label are 0, and so are the weights there.
+  // Columns of G after the last label are 0, and so are the weights there.
   const WideTiles tiles{p.chunk.rows(), p.rows.hidden, 8 * p.g.count, kWidth};
   multiply_wide<kWidth, false, true>(
       p.g, p.packed.back, tiles, [&](const WideTile& tile, float(&sum)[kWidth / 2], const WidePlace& place) {
         const auto slope = [&](float h) { return p.rows.dropout.slope(h, p.rows.is_tanh); };
-        // Hidden numbers are read some at a time, before their places are written.
+        // Hidden numbers are read in groups, each before it is overwritten.
         constexpr int kPairs = kWidth / 8, kTogether = 8;
 #pragma unroll
         for (int first = 0; first < kPairs; first += kTogether) {

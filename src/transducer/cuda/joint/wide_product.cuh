@@ -1,10 +1,10 @@
-// Products of matrices of a half type by warpgroups (sm_90a). Blocks stay, and take tiles of 128 rows and 216
-// or 256 columns in turn. One warp copies stages of 64 terms into a ring in shared memory; two groups of four
-// warps multiply, each 64 rows.
+// Products of matrices of a half type by warpgroups (sm_90a). Persistent blocks take tiles of 128 rows and
+// 216 or 256 columns, one after another. One warp copies stages of 64 terms into a ring in shared memory; two
+// warpgroups multiply, each 64 rows.
 //
 //   c[r,n] = sum over k of a[r,k] b[n,k]
 //
-// A sum goes in the order of k, whatever rows and columns are beside it.
+// Every sum is in the order of k, so that it does not depend on the other rows and columns.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@
 
 namespace warpalign::detail::transducer {
 
-// A matrix in blocks of kBlock rows, each in panels of 8 columns: 8 x 8 elements are 128 neighbouring bytes,
-// a panel's part of a block is one run, and so are neighbouring panels' parts.
+// A matrix in blocks of kBlock rows, and panels of 8 columns within a block. 8 x 8 elements are 128
+// contiguous bytes, and the panels of a block are contiguous.
 template <class Half, int kBlock = 64>
 struct Panels {
   static constexpr int kRows = kBlock;
   Half* data;
-  std::int32_t count;  // panels
+  std::int32_t count;  // number of panels
 
   [[nodiscard]] __device__ __forceinline__ Half* at(int row, int column) const {
     const std::int64_t run = static_cast<std::int64_t>(row / kBlock) * count + column / 8;
@@ -32,10 +32,10 @@ struct Panels {
   }
 };
 
-inline constexpr int kWideRows = 128;         // of a tile
+inline constexpr int kWideRows = 128;         // rows of a tile
 inline constexpr int kWideDepth = 64;         // of a stage
-inline constexpr int kWideStages = 4;         // one is multiplied, the others are on their way
-inline constexpr int kWideMultipliers = 256;  // threads
+inline constexpr int kWideStages = 4;         // one is multiplied, the others are being copied
+inline constexpr int kWideMultipliers = 256;  // threads that multiply
 inline constexpr int kWideThreads = kWideMultipliers + cuda::kWarpSize;
 
 template <int kColumns>
@@ -44,17 +44,17 @@ inline constexpr int kWideStageBytes = (kWideRows + kColumns) * kWideDepth * 2;
 template <int kColumns>
 inline constexpr std::size_t kWideBytes = std::size_t{kWideStages} * kWideStageBytes<kColumns>;
 
-// A tile of the product, and its terms: multiples of kWideDepth.
+// A tile of the product, and the range of its terms, in multiples of kWideDepth.
 struct WideTile {
   int row, column;
   int begin, end;
-  int part = 0;  // of the terms, where several tiles share an element's
+  int part = 0;  // number of the part, if several tiles share an element's terms
 };
 
-// Where a thread's sums lie in a tile.
+// The positions of a thread's sums in a tile.
 struct WidePlace {
-  int row;   // of sum[4 j + 2 i + k]: row + 8 i
-  int pair;  // its column: 8 j + pair + k
+  int row;   // sum[4 j + 2 i + k] is in row + 8 i
+  int pair;  // and in column 8 j + pair + k
 
   __device__ __forceinline__ WidePlace() {
     const int thread = static_cast<int>(threadIdx.x), lane = thread % cuda::kWarpSize;
@@ -63,17 +63,18 @@ struct WidePlace {
   }
 };
 
-// A factor's stage: kAcross rows (columns) of the product, kWideDepth terms.
+// A stage of a factor: kAcross rows (columns) of the product, kWideDepth terms.
 template <class Half, int kAcross, bool kTransposed, int kBlock>
 struct WideStage {
   static constexpr int kBytes = kAcross * kWideDepth * 2;
-  // Plain: the terms' panels of each block of rows; transposed: all panels of one block.
+  // Contiguous runs of a stage. Plain: the panels of the terms in each block of rows. Transposed: all panels
+  // of one block.
   static constexpr int kRuns = kTransposed ? 1 : kAcross / kBlock;
   static constexpr int kPanelBytes = kBlock * 16;
   static_assert(kTransposed ? kBlock == kWideDepth : kAcross % kBlock == 0);
 
-  // Bytes of a run. Transposed factors may end within the tile: what lies behind is not copied, and only sums
-  // that nobody asks for have it.
+  // Bytes of a run. A transposed factor may end within the tile: elements after its end are not copied, and
+  // affect only sums that are not used.
   __device__ static __forceinline__ int run_bytes(const Panels<Half, kBlock>& from, int first) {
     return kPanelBytes * (kTransposed ? min(kAcross / 8, from.count - first / 8) : kWideDepth / 8);
   }
@@ -85,15 +86,15 @@ struct WideStage {
       cuda::copy_bulk(to + run * (kBytes / kRuns), source, run_bytes(from, first), barrier);
     }
   }
-  // Rows (columns) from `first` on, terms from `depth` on.
+  // The tile of rows (columns) from `first` on and terms from `depth` on.
   __device__ static __forceinline__ cuda::SharedTile tile(const unsigned char* stage, int first, int depth) {
     if (kTransposed) return {stage + first / 8 * kPanelBytes + depth * 16, 128, kPanelBytes};
     return {stage + first / kBlock * (kBytes / kRuns) + depth / 8 * kPanelBytes, kPanelBytes, 128};
   }
 };
 
-// function(tile, sums, place) for every tile, tiles.at(0) to tiles.at(tiles.count() - 1), by the multiplying
-// threads of some block. All threads of all blocks call.
+// Calls function(tile, sums, place) for every tile, tiles.at(0) to tiles.at(tiles.count() - 1), in the
+// multiplying threads of the block that computes it. Called by all threads of all blocks.
 template <int kColumns, bool kATransposed, bool kBTransposed, class Half, int kBlock, class Tiles,
           class Function>
 __device__ __forceinline__ void multiply_wide(const Panels<Half>& a, const Panels<Half, kBlock>& b,
@@ -148,7 +149,7 @@ __device__ __forceinline__ void multiply_wide(const Panels<Half>& a, const Panel
                                                                 k > tile.begin || d > 0);
       }
       cuda::wgmma_commit();
-      cuda::wgmma_wait<1>();  // the products of the stage before have ended
+      cuda::wgmma_wait<1>();  // the products of the previous stage have ended
       if (k > tile.begin && thread % 128 == 0) {
         cuda::transfer_arrive(empty + (step - 1) % kWideStages);
       }

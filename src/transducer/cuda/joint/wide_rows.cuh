@@ -1,5 +1,5 @@
-// The rows of a joint network's nodes where warpgroups multiply: hidden rows and what the products need of
-// nodes before, arc weights and sums of gradients behind them.
+// The rows of a joint network's nodes, for products by warpgroups: hidden rows and data of nodes before the
+// products, arc weights and sums of gradients after them.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 namespace warpalign::detail::transducer {
 
 // Columns of the packed weights: TDT's durations, 0 to kDurationColumns - 1, then the labels. So durations
-// lie at the same places of the first tile of every row.
+// are in the same columns of the first tile.
 inline constexpr int kDurationColumns = 16;
 static_assert(kTransducerDurations <= kDurationColumns);
 
-// What is picked of a node's logits: its blanks' columns, the label's, and TDT's durations.
+// The columns of a node's logits that have arcs: blanks, the label, and TDT's durations.
 struct WideColumns {
   std::int32_t first_label;                      // the packed column of label 0
   std::int32_t labels;                           // V
   std::int32_t durations;                        // TDT's D; else 0
-  std::int32_t blanks;                           // columns; big blanks' too
+  std::int32_t blanks;                           // number of blanks, big blanks included
   std::int32_t blank[kTransducerBigBlanks + 1];  // packed columns
 
-  // Places of picked logits and of posteriors: blanks, the label, durations.
+  // The number of these columns of a node. They are stored in the order blanks, label, durations.
   [[nodiscard]] WARPALIGN_ANYWHERE std::int32_t picked() const { return blanks + 1 + durations; }
 };
 
-// What the products need of a node to make the gradient by its logits: p_k S G = 2^(x_k log2(e) + shift +
-// scale) factor. A node that does not exist has the factor 0 and the scale -inf.
+// A node's data for the gradient with respect to its logits: p_k S G = 2^(x_k log2(e) + shift + scale)
+// factor. A node that does not exist has the factor 0 and the scale -inf.
 struct alignas(16) WideNode {
   float shift, scale, factor, posterior;
   std::int32_t label;  // its packed column; -1: none
@@ -44,8 +44,8 @@ struct WideRows {
   std::int32_t hidden;  // H
   bool is_tanh;
   HiddenDropout<float> dropout;
-  bool aligned;    // rows begin at multiples of 16 bytes, and H is a multiple of 8
-  Panels<Half> h;  // 1 in column H, 0 behind it
+  bool aligned;    // whether rows begin at multiples of 16 bytes, and H is a multiple of 8
+  Panels<Half> h;  // 1 in column H, 0 after it
   WideColumns columns;
   std::int32_t* label;  // (chunk,) the first call: packed columns, -1: none
   // The second call.
@@ -59,7 +59,7 @@ struct WideRows {
   float label_factor;
 };
 
-// 8 neighbours of a row; 0 from `end` on.
+// 8 neighbouring elements of a row; 0 from `end` on.
 template <class Half>
 __device__ __forceinline__ void load_eight(const Half* row, int column, int end, bool aligned,
                                            float (&to)[8]) {
@@ -120,8 +120,8 @@ __device__ __forceinline__ void prepare_gradient(const WideRows<Half>& p, const 
   p.node[index] = node;
 }
 
-// Hidden rows of a chunk, and what the products need of each node. A warp takes 32 rows and 8 panels. Rows
-// behind the last one, up to a whole tile, are 0.
+// Computes the hidden rows of a chunk, and each node's data for the products. A warp owns 32 rows and 8
+// panels. Rows after the last one, up to a whole tile, are 0.
 template <class Half, bool kForGradient>
 __global__ void __launch_bounds__(kJointThreads)
     wide_hidden_kernel(const __grid_constant__ Batch batch, const __grid_constant__ WideRows<Half> p,
@@ -187,13 +187,13 @@ __global__ void __launch_bounds__(kJointThreads)
   }
 }
 
-// Weights in panels, rows in the order of WideColumns. Their biases in float32: -inf for columns of no label,
-// so that these count for nothing.
+// Packs the weights in panels, with rows in the order of WideColumns, and the biases in float32. The bias of
+// columns without a label is -inf, so that their probability is 0.
 template <class Half>
 struct WidePacked {
   std::int32_t rows;         // whole tiles
-  Panels<Half, 256> weight;  // as the logits' factor
-  Panels<Half> back;         // as the hidden rows'; null: not wanted
+  Panels<Half, 256> weight;  // factor of the logits
+  Panels<Half> back;         // factor of the hidden rows' gradient; may be null
   float* bias;               // (rows,)
   float* duration_bias;      // (kDurationColumns,)
 };
@@ -223,14 +223,14 @@ __global__ void __launch_bounds__(kJointThreads)
   }
 }
 
-// The first call: what the tiles of a row's logits leave behind.
+// The results of the first call's tiles.
 struct WideParts {
   RowSum<float>* part;  // (tiles of columns, chunk): shift, and the sum itself
   float* picked;        // (chunk, columns.picked())
   std::int32_t tiles;
 };
 
-// Arc weights of a chunk of all rows, a thread for each.
+// Computes the arc weights of a chunk of all rows. A thread owns a row.
 static __global__ void __launch_bounds__(kJointThreads)
     wide_weights_kernel(const __grid_constant__ RowsParams<float> p, const __grid_constant__ JointChunk chunk,
                         const __grid_constant__ WideColumns columns,
@@ -266,9 +266,9 @@ static __global__ void __launch_bounds__(kJointThreads)
 }
 
 // Adds a chunk's dh to the sums of frames and of states. A frame's sum has kParts parts, by u % kParts, which
-// are joined at the end. A state's sum has a part for each segment of 32 frames; parts are added in order.
-// The terms of a part are added in order, too. Parts that a chunk ends within wait for the next chunk: those
-// of a frame, and of each state's segment. So it changes no bit where chunks end.
+// are added at the end. A state's sum has a part for each segment of kSegment frames, added in order. The
+// terms of a part are added in order. If a chunk ends within a part (of a frame, or of each state's segment),
+// the part is stored for the next chunk. So results do not depend on the size of chunks.
 template <class Half>
 struct WideSums {
   Batch batch;
@@ -283,13 +283,13 @@ struct WideSums {
   const float* segments_from;  // (U+1, panels, 8)
   float* segments_to;
 
-  static constexpr int kParts = 8;                          // of a frame, in neighbouring lanes
-  static constexpr int kPanels = cuda::kWarpSize / kParts;  // of a frame, that a warp takes
-  static constexpr int kSegment = 32;                       // frames
-  static constexpr int kSegments = 8;                       // at a time, by neighbouring lanes
+  static constexpr int kParts = 8;                          // parts of a frame, in neighbouring lanes
+  static constexpr int kPanels = cuda::kWarpSize / kParts;  // panels of a frame that a warp owns
+  static constexpr int kSegment = 32;                       // frames of a segment
+  static constexpr int kSegments = 8;                       // segments at a time, in neighbouring lanes
   static constexpr int kStates = cuda::kWarpSize / kSegments;
 
-  // sum += rows `step` apart, of those in the chunk; kAtOnce loads are on their way.
+  // sum += those of the rows, `step` apart, that are in the chunk; kAtOnce loads are in flight.
   template <int kAtOnce>
   __device__ __forceinline__ void add(float (&sum)[8], std::int64_t row, std::int64_t step, int count,
                                       int column) const {
@@ -321,7 +321,7 @@ struct WideSums {
     }
   }
 
-  // Panels kPanels group, ... of a frame.
+  // Adds panels kPanels group, ... of a frame.
   __device__ __forceinline__ void add_frame(std::int64_t frame, int group, bool continues, bool may_go_on,
                                             int lane) const {
     const int all = batch.lattice.states, part = lane % kParts, own = (all - part + kParts - 1) / kParts;
@@ -339,7 +339,7 @@ struct WideSums {
 #pragma unroll
       for (int k = 0; k < 8; ++k) parts_to[at + k] = sum[k];
     }
-    // Each step halves the columns that a lane has.
+    // Each step halves the number of columns per lane.
     const bool upper = lane & 4, upper_pair = lane & 2, upper_one = lane & 1;
     float four[4], two[2];
 #pragma unroll
@@ -357,8 +357,9 @@ struct WideSums {
     if (column < hidden) frames[frame * hidden + column] = cuda::narrow<Half>(one);
   }
 
-  // States first_state to first_state + kStates - 1 of utterance b. `before` is the frame of the batch that
-  // the chunk before ends with (follows), or the chunk's own first; the chunk ends in frame `last`.
+  // Adds states first_state to first_state + kStates - 1 of utterance b. If `follows`, `before` is the last
+  // frame of the previous chunk, otherwise the first frame of this one; `last` is this chunk's last frame (as
+  // b T + t).
   __device__ __forceinline__ void add_states(int b, int first_state, int before, bool follows, int last,
                                              bool goes_on, int column, int lane) const {
     const int all_frames = batch.lattice.frames, all = batch.lattice.states;
@@ -416,13 +417,14 @@ __global__ void __launch_bounds__(kJointThreads, 3)
   using Sums = WideSums<Half>;
   const int panels = (p.hidden + 7) / 8, panel_groups = (panels + Sums::kPanels - 1) / Sums::kPanels,
             groups = (states + Sums::kStates - 1) / Sums::kStates;
-  const int first = p.chunk.row(0) / states, last = p.chunk.row(rows - 1) / states;  // frames of the batch
+  const int first = p.chunk.row(0) / states,
+            last = p.chunk.row(rows - 1) / states;  // the chunk's first and last frame, as b T + t
   const bool follows = p.chunk.first > 0, goes_on = p.chunk.first + rows < *p.chunk.count;
   const int before = follows ? p.chunk.row(-1) / states : first;
   const int first_b = before / all_frames, last_b = last / all_frames;
   const int of_frames = p.frames ? (last - first + 1) * panel_groups : 0;
   const int of_states = p.states ? (last_b - first_b + 1) * groups * panels : 0;
-  // States come first: they take longest.
+  // States come first, because they take longest.
   for (int task = warp; task < of_states + of_frames; task += warps) {
     const bool is_state = task < of_states;
     const int number = is_state ? task : task - of_states;

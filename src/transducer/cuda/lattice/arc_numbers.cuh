@@ -1,5 +1,5 @@
-// What a group of forward steps with any arcs computes with: states with 64-bit exponents, or with 32 bits.
-// Both give the same bits where 32 suffice.
+// The numbers of a group of forward steps with any arcs: states with 64-bit or with 32-bit exponents. Results
+// are bitwise identical if 32 bits suffice.
 #pragma once
 
 #include "transducer/cuda/lattice/near_state.cuh"
@@ -37,17 +37,17 @@ struct NearNumbers {
   static __device__ __forceinline__ float scale(int exponent, int top) {
     return power_of_2(max(exponent - top, kLeastPower<float>), 0.0f);
   }
-  // Mantissas are 0 or at least 2^-1/2. NaN becomes a number: the sweep has seen it in a slot.
+  // Mantissas are 0 or at least 2^-1/2. NaN is replaced by a number: the sweep has detected it in a slot.
   static __device__ __forceinline__ Number normalized(float mantissa, int exponent) {
     const int bits = __float_as_int(mantissa);
     const bool dead = mantissa == 0.0f;
     return {dead ? 0.0f : __int_as_float(cuda::with_exponent_of_one(bits)),
             dead ? zero().exponent : exponent + (bits >> 23) - 127};
   }
-  // Whether a number, or a group's steepest weight, can be computed with.
+  // Whether a number, or a group's steepest weight, is in range.
   static __device__ __forceinline__ bool holds(const Number& s) {
     const bool is_near = static_cast<unsigned>(s.exponent + kFarthest - 1) < 2u * kFarthest - 1;
-    return (s.mantissa == 0.0f) | is_near;  // no branch
+    return (s.mantissa == 0.0f) | is_near;  // without a branch
   }
   static __device__ __forceinline__ bool holds(float steepest) { return steepest < kSteepest; }
 };

@@ -4,15 +4,16 @@
 //   reverse   gamma(t,u) = sum over blanks out of (t, u) of gamma(t + frames, u) share
 //                        + sum over labels out of (t, u) of gamma(t + frames, u + 1) share
 //
-// The forward sweep keeps alpha of the last frames in shared memory, a ring of rows: row s has lane l's frame
-// s - l in column l + 1, and the frame s + 1 of the column on the left in column 0. So an arc's source is as
-// many rows back for every lane. The reverse sweep keeps gamma of a lane's own column; the lane of column u +
-// 1 adds up what its labels leave for u, as in plain_sweep.cuh. A group's slots come through shared memory.
+// The forward sweep stores alpha of the last frames in a ring of rows in shared memory: row s has lane l's
+// frame s - l in column l + 1, and frame s + 1 of the column on the left in column 0. So an arc's source is
+// the same number of rows back for every lane. The reverse sweep stores gamma of a lane's own column; the
+// lane of column u + 1 sums the flow through its labels to u, as in plain_sweep.cuh. A group's slots are
+// staged in shared memory.
 //
-// Shares are formed as in plain_sweep.cuh: the largest one is what the others leave. Groups of steps take
-// 32-bit exponents; from the first group on that 32 bits do not suffice for, 64 bits.
+// Shares are computed as in plain_sweep.cuh: the largest one is 1 minus the others. Groups of steps use
+// 32-bit exponents until the first group for which they do not suffice, and 64-bit exponents from there on.
 //
-// Slots of arcs that start before frame 0 or end behind the end are padding. They count as weights of 0.
+// Slots of arcs that start before frame 0 or end after the end are padding, and are treated as weights of 0.
 #pragma once
 
 #include "transducer/cuda/lattice/arc_numbers.cuh"
@@ -21,12 +22,12 @@
 
 namespace warpalign::detail::transducer {
 
-// What all sweeps of this kind share. Steps is derived from it and does a group's steps; it has
+// The base of these sweeps. Steps is derived from it, and computes a group's steps; it has
 //
 //   each_arc(function)                       function(arc) for every arc, in order
-//   frames(arc)                              what the arc consumes
-//   kIsStaged                                whether slots always come through shared memory
-//   forward_steps<Numbers>(first, right)     whether Numbers could take all of them
+//   frames(arc)                              frames that the arc consumes
+//   kIsStaged                                whether slots are always staged in shared memory
+//   forward_steps<Numbers>(first, right)     returns whether Numbers could represent all numbers
 //   before_reverse(), reverse_steps(first, right, left)
 template <class Real_, class Steps>
 class ArcsSweep {
@@ -44,7 +45,7 @@ class ArcsSweep {
       : strip_(strip),
         ring_rows_(ring_rows(strip.p.shape)),
         ring_(shared),
-        // Lanes behind the last column read what that one reads, and write nothing.
+        // Lanes after the last column read the same memory as that one, and write nothing.
         slots_(strip.slots + min(strip.utterance.labels - strip.column, 0)),
         arc_stride_(strip.utterance.layout.arc_stride()),
         stage_(strip.utterance.layout, strip.slots - strip.lane,
@@ -58,8 +59,8 @@ class ArcsSweep {
   }
 
   __device__ __forceinline__ void begin_forward() {
-    // A group is done once more with 64 bits if 32 do not suffice, which weights that are overwritten do not
-    // allow.
+    // A group is computed again with 64 bits if 32 do not suffice. That is impossible without staging,
+    // because shares overwrite the weights.
     is_far_ = !kHasNear || !is_staged();
     if (is_far_) {
       clear(reinterpret_cast<State<Real>*>(ring_), kColumns, State<Real>::zero());
@@ -84,7 +85,7 @@ class ArcsSweep {
   [[nodiscard]] __device__ __forceinline__ State<Real> end() const { return end_; }
   [[nodiscard]] __device__ __forceinline__ bool invalid() const { return strip_.exists && invalid_; }
 
-  // last: the first step that is taken.
+  // last: the last step, with which the reverse sweep begins.
   __device__ __forceinline__ void begin_reverse(int last) {
     clear(gamma(), kStrip, Real(0));
     by_label_ = 0;
@@ -94,8 +95,8 @@ class ArcsSweep {
     ask_reverse(last - (kGroup - 1));
   }
 
-  // right: what enters the strip's last column from the right, left: what leaves its first one, by frame
-  // modulo kBorderFrames.
+  // right: the flow into the strip's last column from the right. left: the flow out of its first column. Both
+  // by frame modulo kBorderFrames.
   __device__ __forceinline__ void reverse_group(int first, const Real* right, Real* left) {
     if (is_staged()) SlotStage<Real>::await();
     ask_reverse(first - kGroup);
@@ -106,8 +107,9 @@ class ArcsSweep {
  protected:
   static constexpr int kColumns = kStrip + 1;
 
-  // Rows that are read, those of the group, and one for each column 0 that is filled ahead: whole groups. The
-  // first group's rows stand once more behind the last row, so that a group's rows lie side by side.
+  // The number of rows, in whole groups: those that arcs read, those of the group, and one whose column 0 is
+  // filled in advance. A copy of the first group's rows follows the last row, so that a group's rows are
+  // contiguous.
   static WARPALIGN_ANYWHERE constexpr int ring_rows(const SweepShape& shape) {
     return (shape.history + 2 * kGroup - 2) / kGroup * kGroup;
   }
@@ -137,7 +139,7 @@ class ArcsSweep {
 
   // ---- Forward
 
-  // Whether 32-bit exponents have done for the group.
+  // Computes a group with 32-bit exponents. Returns whether they sufficed.
   __device__ __forceinline__ bool near_group(int first, const Border<Real>* left, Border<Real>* right) {
     if constexpr (kHasNear) {
       if (is_far_) return false;
@@ -155,7 +157,7 @@ class ArcsSweep {
     stage_.template ask<1>(first, arcs_, 0, 0);
   }
 
-  // The group's frames of the column on the left. Whether Numbers can take them.
+  // Stores the group's frames of the column on the left. Returns whether they are in the range of Numbers.
   template <class Numbers>
   __device__ __forceinline__ bool enter(int first, const Border<Real>* left) const {
     using Number = typename Numbers::Number;
@@ -193,7 +195,7 @@ class ArcsSweep {
     is_far_ = true;
   }
 
-  // ---- Reverse: the arcs whose slots stand in row s of this lane: blanks out of (t, u), labels from (t, u -
+  // ---- Reverse: the arcs whose slots are in row s of this lane: blanks out of (t, u), labels out of (t, u -
   // 1).
 
   [[nodiscard]] __device__ __forceinline__ Real* gamma() const { return reinterpret_cast<Real*>(ring_); }
@@ -205,7 +207,7 @@ class ArcsSweep {
   const Strip<Real>& strip_;
   const int ring_rows_;
   unsigned char* const ring_;
-  Real* const slots_;  // of this lane, in row 0
+  Real* const slots_;  // this lane's slots in row 0
   const std::int64_t arc_stride_;
   const SlotStage<Real> stage_;
   int arcs_, first_label_, longest_;
@@ -213,7 +215,7 @@ class ArcsSweep {
   State<Real> end_ = State<Real>::zero();
   bool is_far_ = false;
   bool invalid_ = false;
-  Real by_label_ = 0;  // what this column's labels leave for the one on the left
+  Real by_label_ = 0;  // flow through this column's labels to the column on the left
 };
 
 }  // namespace warpalign::detail::transducer

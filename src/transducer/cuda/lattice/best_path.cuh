@@ -2,13 +2,13 @@
 //
 //   best(t,u) = max over arcs a into (t, u) of best(source(a)) + log2 weight(a),   best(0,0) = 0
 //
-// A block takes an utterance, a warp a strip of its columns; lane l is at frame t = s - l at step s. Warps go
-// on in groups of steps, a strip kLagGroups groups behind its left neighbour. Utterances of more strips than
-// the block has warps take several passes, with the last column's sums of a pass in global memory. A node's
-// step, the arc that its best path comes through, is a byte in global memory. At last one warp walks back
-// from the end.
+// A block owns an utterance, a warp a strip of its columns; lane l is at frame t = s - l at step s. Warps go
+// through groups of steps with a barrier of the block after each group; a strip is kLagGroups groups later
+// than its left neighbour. If an utterance has more strips than the block has warps, the block makes several
+// passes, with the sums of a pass's last column in global memory. A node's step, the last arc of its best
+// path, is a byte in global memory. Finally one warp follows the path backward from the end.
 //
-// Sums are float64: a path's score has no more error than its weights, and ties are exact where weights are.
+// Sums are float64: a path's score is as accurate as its weights, and ties are exact if the weights are.
 #pragma once
 
 #include <math_constants.h>
@@ -23,7 +23,7 @@
 
 namespace warpalign::detail::transducer {
 
-inline constexpr int kPathStrips = 16;  // strips of a pass, at most
+inline constexpr int kPathStrips = 16;  // the most strips of a pass
 
 template <class Real>
 struct BestPathParams {
@@ -31,18 +31,18 @@ struct BestPathParams {
   ArcOrder order;        // of batch.arcs
   ArcOrder plain_order;  // of batch.plain
   const Real* slots;     // log2 weights
-  int strips;            // of a pass
-  int history;           // frames that a strip remembers
-  bool staged;           // slots come through shared memory
+  int strips;            // number of strips of a pass
+  int history;           // number of frames that a strip stores
+  bool staged;           // whether slots are staged in shared memory
   std::uint8_t* steps;   // a byte for each place of a node in `slots`
   double* borders;       // between passes: (rows / (strips kStrip) + 1,)
-  Real* score;           // this and the rest: as in TransducerAlignment; integers are -1 on entry
+  Real* score;           // this and the following are as in TransducerAlignment; integers are -1 on entry
   std::int32_t* frames;
   std::int32_t* durations;
   std::int32_t* blanks;
 };
 
-// Bytes of shared memory: of a strip, and of a block.
+// Bytes of shared memory, of a strip and of a block.
 struct BestPathMemory {
   int ring, stage, border;
 
@@ -57,7 +57,7 @@ struct BestPathMemory {
     return strips * (ring + stage) + (strips + 1) * border;
   }
 };
-// The way back reads 32 rows of steps at a time, over the rings.
+// The rows of steps that the backward walk reads at a time, to the memory of the rings.
 inline constexpr int kStepWindow = 32;
 static_assert(kStepWindow * kStrip <= 2 * kBorderFrames * static_cast<int>(sizeof(double)) + 3 * 33 * 8);
 
@@ -91,8 +91,8 @@ class PathStrip {
     __syncwarp();
   }
 
-  // Steps first ... first + 7. left, right: sums of the columns left of the strip and of its last one, by
-  // frame modulo kBorderFrames; left null: there is none.
+  // Computes steps first ... first + 7. left, right: sums of the column left of the strip and of its last
+  // column, by frame modulo kBorderFrames; left is null if there is no such column.
   __device__ __forceinline__ void group(int first, const double* left, double* right) {
     if (p_.staged) stage_.await();
     ask(first + kGroup);
@@ -138,13 +138,14 @@ class PathStrip {
   [[nodiscard]] __device__ __forceinline__ int end_step() const { return end_step_; }
 
  private:
-  static constexpr int kColumns = kStrip + 1;  // the one on the left first
+  static constexpr int kColumns = kStrip + 1;  // the column left of the strip comes first
 
   [[nodiscard]] __device__ __forceinline__ int before(int frames) const {
     const int place = place_ - frames;
     return place < 0 ? place + p_.history : place;
   }
-  // The next group's slots: of every arc, then the nodes' own first slots, which show their NaN.
+  // Starts to copy the next group's slots: those of every arc, then the nodes' own first slots, which are NaN
+  // for invalid nodes.
   __device__ __forceinline__ void ask(int first) const {
     if (!p_.staged) return;
     for (int k = 0; k < arcs_; ++k) {
@@ -168,16 +169,16 @@ class PathStrip {
   const int column_;
   const bool exists_, is_last_;
   const Real* const slots_;    // of the strip
-  std::uint8_t* const steps_;  // of the strip: [row][lane]
+  std::uint8_t* const steps_;  // the strip's steps, [row][lane]
   double* const ring_;         // [history][33]
   const SlotStage<Real> stage_;
-  int place_ = 0;  // of frame t
+  int place_ = 0;  // place of frame t in the ring
   bool invalid_ = false;
   double end_ = 0;
   int end_step_ = 0;
 };
 
-// What the walk back starts from.
+// The end of the best path, at which the backward walk starts.
 struct PathEnd {
   double best;
   int step;
@@ -200,7 +201,7 @@ class BestPath {
     const int strips = strips_of(utterance_.states());
     if (utterance_.fits && utterance_.frames > 0) {
       for (int first = 0; first < strips; first += p_.strips) {
-        __syncthreads();  // shared memory of the pass before is no longer read
+        __syncthreads();  // no thread reads the previous pass's shared memory any more
         invalid |= pass(first, strips, end);
       }
     }
@@ -215,7 +216,7 @@ class BestPath {
   }
 
  private:
-  // Strips first ... first + p_.strips - 1. Whether this thread has seen a NaN.
+  // Computes strips first ... first + p_.strips - 1. Returns whether this thread has read a NaN.
   __device__ __forceinline__ bool pass(int first, int strips, PathEnd* end) const {
     unsigned char* const shared = cuda::dynamic_shared();
     double* const borders = reinterpret_cast<double*>(shared);
@@ -254,7 +255,7 @@ class BestPath {
     return active && strip.invalid();
   }
 
-  // One warp: from the end to node (0, 0).
+  // Called by one warp: follows the path from the end to node (0, 0).
   __device__ __forceinline__ void walk_back(int step) const {
     unsigned char* const window = cuda::dynamic_shared();
     const SlotLayout& layout = utterance_.layout;

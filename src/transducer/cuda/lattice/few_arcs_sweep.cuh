@@ -1,16 +1,16 @@
-// Steps of a sweep with few arcs: what belongs to an arc is in registers.
+// Steps of a sweep with few arcs: the data of each arc are in registers.
 //
-// A step's chain of dependent instructions goes from alpha of the step before to alpha. All else is to be off
-// it: weights of a few steps are loaded and split ahead, shares of a step are made while the next one waits
-// for its sources, and nothing branches. Arcs that do not exist, and those that the family does not have, up
-// to kArcs, are computed with weights of 0.
+// The critical path of a step goes from alpha of the previous step to alpha. Everything else is kept off it:
+// the weights of a few steps are loaded and split in advance, the shares of a step are computed while the
+// next step waits for its sources, and there are no branches. Arcs that do not exist, and the arcs up to
+// kArcs that the family does not have, are computed with weights of 0.
 #pragma once
 
 #include "transducer/cuda/lattice/arcs_sweep.cuh"
 
 namespace warpalign::detail::transducer {
 
-// join over all values, pair by pair.
+// Reduces all values by `join`, as a binary tree.
 template <class T, int kCount, class Join>
 __device__ __forceinline__ T joined(const T (&values)[kCount], const Join& join) {
   T parts[kCount];
@@ -24,7 +24,7 @@ __device__ __forceinline__ T joined(const T (&values)[kCount], const Join& join)
   return parts[0];
 }
 
-// kArcs: at most so many.
+// kArcs: the most arcs of a node.
 template <class Real, int kArcs>
 class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
   using Base = ArcsSweep<Real, FewArcsSweep>;
@@ -46,7 +46,7 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
       Base::invalid_, Base::is_label, Base::kColumns, Base::ring_, Base::ring_rows_, Base::slot, Base::stage_,
       Base::strip_;
   static constexpr bool kIsStaged = true;
-  // Steps whose weights are in registers at a time, and whose code stands side by side.
+  // The number of steps whose weights are in registers at a time. Their code is unrolled.
   static constexpr int kStepsAhead = 4;
   template <class Numbers>
   static constexpr int kAhead = sizeof(Numbers::Number::exponent) == 8 ? 1 : kStepsAhead;
@@ -67,22 +67,22 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
   [[nodiscard]] __device__ __forceinline__ bool exists(int arc, int t) const {
     return static_cast<unsigned>(t) < static_cast<unsigned>(starts_[arc]);
   }
-  // Where the arcs' slots of a row are.
+  // Finds the addresses of the arcs' slots of a row.
   __device__ __forceinline__ void find_slots(int row, bool of_sources, Real* (&to)[kArcs]) const {
 #pragma unroll
     for (int arc = 0; arc < kArcs; ++arc) to[arc] = slot(row - (of_sources ? frames_[arc] : 0), arc);
   }
 
-  // Whether Numbers could take all of the steps. At the edges of the lattice a step is the same as elsewhere:
-  // a block waits for its slowest strip, and some strip is at an edge most of the time.
+  // Returns whether all numbers were in the range of Numbers. Steps at the edges of the lattice have no
+  // special code: a block waits for its slowest strip, and some strip is at an edge most of the time.
   template <class Numbers>
   __device__ __forceinline__ bool forward_steps(int first, Border<Real>* right) {
     using Number = typename Numbers::Number;
     using Exponent = decltype(Number::exponent);
     constexpr int kSteps = kAhead<Numbers>;
     Number* const ring = reinterpret_cast<Number*>(ring_);
-    const int from_first = base_ == 0 ? ring_rows_ : 0;  // where the first group's rows stand once more
-    int from[kArcs];                                     // in the ring, at the group's first step
+    const int from_first = base_ == 0 ? ring_rows_ : 0;  // the copy of the first group's rows
+    int from[kArcs];  // an arc's source in the ring at the group's first step
 #pragma unroll
     for (int arc = 0; arc < kArcs; ++arc) {
       const int row = base_ - frames_[arc] - is_label(arc);
@@ -91,7 +91,7 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
     Real* to[kArcs];
     find_slots(first, true, to);
     const bool hands_over = strip_.lane == kStrip - 1 && strip_.has_right();
-    // A first blank of one frame comes from what this lane had before.
+    // A first blank of one frame comes from this lane's previous alpha, in a register.
     const bool from_before = frames_[0] == 1;
     Number before = ring[(base_ == 0 ? ring_rows_ - 1 : base_ - 1) * kColumns + strip_.lane + 1];
     Real steepest = 0;
@@ -136,7 +136,7 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
         }
         sum = joined(z, [](Real a, Real b) { return a + b; });
         Number alpha = Numbers::normalized(sum, top);
-        // A NaN here has been seen in the first slot.
+        // A NaN here has been detected in the first slot.
         if ((strip_.column == 0) & (t == 0)) alpha = {1, 0};
         if (strip_.is_last & (t == strip_.frames)) end_ = {alpha.mantissa, alpha.exponent};
         Number* const place = ring + (base_ + part + q) * kColumns + strip_.lane + 1;
@@ -153,7 +153,7 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
     return holds && Numbers::holds(steepest);
   }
 
-  // Stores the shares of the arcs that end at frame t, the group's step q. The largest share is 1 less the
+  // Stores the shares of the arcs that end at frame t, the group's step q. The largest share is 1 minus the
   // others.
   __device__ __forceinline__ void store_shares(Real* const (&to)[kArcs], int q, int t, const Real (&z)[kArcs],
                                                Real sum) const {
@@ -172,7 +172,8 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
     }
   }
 
-  // A label of no frame is apart on the way back: it leaves the same frame's gamma, which is made last.
+  // In the reverse sweep a label of no frame is separate: it needs gamma of the same frame, which is computed
+  // last.
   __device__ __forceinline__ void before_reverse() {
 #pragma unroll
     for (int arc = 0; arc < kArcs; ++arc) {
@@ -217,7 +218,8 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
 #pragma unroll
       for (int q = kSteps - 1; q >= 0; --q) {
         const int s = first + part + q, t = s - strip_.lane;
-        // A step waits for the one before through the first blank, `from_right` and the label of no frame.
+        // A step depends on the previous one only through the first blank, `from_right` and the label of no
+        // frame.
         Real by_blank = 0, by_label = 0;
 #pragma unroll
         for (int arc = kArcs - 1; arc >= 0; --arc) {
@@ -249,11 +251,11 @@ class FewArcsSweep : public ArcsSweep<Real, FewArcsSweep<Real, kArcs>> {
     return static_cast<unsigned>(t) < static_cast<unsigned>(starts_at_once_);
   }
 
-  // The label of no frame, if there is one, and how often it starts.
+  // The label of no frame, if there is one, and the number of frames at which it starts.
   int at_once_ = 0;
   int starts_at_once_ = 0;
   int frames_[kArcs];
-  int starts_[kArcs];  // arcs exist from frames 0 ... starts_ - 1 on, for this lane's column
+  int starts_[kArcs];  // arcs of this lane's column start at frames 0 ... starts_ - 1
 };
 
 }  // namespace warpalign::detail::transducer

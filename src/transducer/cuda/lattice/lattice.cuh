@@ -1,12 +1,13 @@
 // The lattice pass: alpha from the start to the end, then posteriors of all arcs from the end to the start.
 //
-// A block takes panels: a panel is a few strips of one utterance, one warp each. Its warps go on in groups of
-// steps with a barrier between them; a strip is kLagGroups groups behind the one that it waits for.
+// A block owns a panel at a time: a few strips of one utterance, one warp each. Its warps go through groups
+// of steps with a barrier of the block after each group; a strip is kLagGroups groups later than the one that
+// it waits for.
 //
-// Where every utterance is one panel, block b does all of utterance b. Else blocks take tasks from a counter:
-// all first panels forward, all second ones, ...; then the reverse sweeps, last panels first. Whatever a task
-// waits for comes before it in that order, so that a running block has taken it: no number of resident blocks
-// is too small.
+// If every utterance has one panel, block b computes utterance b. Otherwise blocks take tasks from a counter:
+// first the forward sweeps of all first panels, then of all second panels, and so on; then the reverse
+// sweeps, last panels first. A task comes after the tasks that it waits for, so that running blocks have
+// taken these, and the pass ends with any number of resident blocks.
 #pragma once
 
 #include "core/constants.h"
@@ -33,14 +34,14 @@ class Lattice {
         lane_(threadIdx.x % 32),
         borders_(cuda::dynamic_shared()) {}
 
-  // Block b does all of utterance b.
+  // Computes the whole utterance b by one block.
   __device__ __forceinline__ void whole(int b) const {
     const Utterance utterance = utterance_at(p_.batch, b);
     const Strip<Real> strip(p_, utterance, b, 0);
     Sweep sweep(strip, memory());
     const bool invalid = forward(strip, sweep);
     const bool has_end = strip.is_last && strip.active();
-    // Every thread learns what the lane with the end has found.
+    // Every thread gets the outcome from the lane that has the end.
     int outcome = kPaths;
     if (has_end) outcome = conclude(strip, sweep.end(), invalid);
     const bool stops = __syncthreads_or(has_end && outcome != kPaths);
@@ -82,7 +83,7 @@ class Lattice {
   __device__ __forceinline__ int take() const {
     __shared__ int task;
     __syncthreads();
-    if (threadIdx.x == 0) task = atomicAdd(p_.ticket, 1) + 1;  // the counter starts at -1
+    if (threadIdx.x == 0) task = atomicAdd(p_.ticket, 1) + 1;  // the counter is initialised to -1
     __syncthreads();
     return uniform(task);
   }
@@ -117,7 +118,7 @@ class Lattice {
     return __syncthreads_or(invalid);
   }
 
-  // A group's frames of alpha, to and from the panel on the other side.
+  // Sends a group's frames of alpha to the next panel.
   __device__ __forceinline__ void send(const Strip<Real>& strip, const Border<Real>* right, int first) const {
     __syncwarp();
     const int t = first + lane_ / 2;
@@ -142,7 +143,7 @@ class Lattice {
     __syncwarp();
   }
 
-  // What alpha of the end, or its lack, says about the utterance. Writes the loss.
+  // The utterance's outcome, from alpha of the end. Writes the loss.
   __device__ __forceinline__ int conclude(const Strip<Real>& strip, const State<Real>& end,
                                           bool invalid) const {
     int outcome = kPaths;
@@ -161,7 +162,7 @@ class Lattice {
     return outcome;
   }
 
-  // The last panel that is done concludes.
+  // The last panel to end writes the outcome.
   __device__ __forceinline__ void forward_task(const Strip<Real>& strip, Sweep& sweep) const {
     Record<Real>* const record = p_.records + strip.b;
     const bool invalid = forward(strip, sweep);
@@ -172,14 +173,14 @@ class Lattice {
     if (invalid) atomicExch(&record->invalid, 1);
     __threadfence();
     const int panels = p_.batch.panels_of(strip.utterance.states());
-    if (atomicAdd(&record->done, 1) + 2 < panels) return;  // the counter starts at -1
+    if (atomicAdd(&record->done, 1) + 2 < panels) return;  // the counter is initialised to -1
     __threadfence();
     const State<Real> end{__ldcg(&record->end.mantissa), __ldcg(&record->end.exponent)};
     const bool any_invalid = cuda::load_acquire(&record->invalid) == 1;
     atomicExch(&record->outcome, conclude(strip, end, any_invalid));
   }
 
-  // Waits until the utterance's forward sweep is over; whether it has paths.
+  // Waits until the utterance's forward sweep has ended. Returns whether it has paths.
   __device__ __forceinline__ bool await_outcome(const Record<Real>* record) const {
     int outcome = kPaths;
     if (threadIdx.x == 0) {
@@ -197,7 +198,7 @@ class Lattice {
     const cuda::Word* const words = p_.reverse_borders + strip.border(true, 0);
     const int groups = strip.groups();
     const int last = groups * kGroup - 1;
-    __syncthreads();  // the borders of the forward sweep are no longer read
+    __syncthreads();  // no thread reads the borders of the forward sweep any more
     if (strip.active()) sweep.begin_reverse(last);
     if (strip.right_is_remote()) remote.ask(words, last - kGroup + 1 - (kStrip - 1), strip.frames, lane_);
     // The utterance's last strip in this panel goes first.

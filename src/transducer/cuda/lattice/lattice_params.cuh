@@ -1,4 +1,4 @@
-// What the lattice pass takes, and what its blocks tell each other.
+// Arguments of the lattice pass, and the data that its blocks exchange.
 #pragma once
 
 #include "cuda/memory/remote_access.cuh"
@@ -7,20 +7,20 @@
 
 namespace warpalign::detail::transducer {
 
-// What the blocks of an utterance tell each other. Counters start at -1.
+// Data that the blocks of an utterance exchange. Counters are initialised to -1.
 template <class Real>
 struct alignas(16) Record {
   State<Real> end;  // alpha of the end
-  int done;         // panels whose forward sweep is over
-  int invalid;      // 1: NaN, or a label that cannot be
+  int done;         // number of panels whose forward sweep has ended
+  int invalid;      // 1: a NaN, or an invalid label
   int outcome;
 };
 
-// What the shared memory of a sweep depends on.
+// The sizes that determine the shared memory of a sweep.
 struct SweepShape {
-  int history;  // frames that a sweep with long arcs remembers
-  int slots;    // of a node
-  bool staged;  // slots come through shared memory
+  int history;  // number of frames that a sweep with long arcs stores
+  int slots;    // slots of a node
+  bool staged;  // whether slots are staged in shared memory
 };
 
 template <class Real>
@@ -28,12 +28,13 @@ struct LatticeParams {
   Batch batch;
   Real* slots;
   Real* loss;             // (B,)
-  std::int32_t* outcome;  // (B,); null: no gradient is wanted
+  std::int32_t* outcome;  // (B,); null: no posteriors are computed
   SweepShape shape;
-  // With more than one panel, all of it starts as one-bits:
+  // With more than one panel, the following memory is initialised to one-bits:
   int* ticket;
   Record<Real>* records;  // (B,)
-  // Between panels: two words for each frame, alpha; and one, what a column's labels leave for the left.
+  // Borders between panels, for each frame: two words of alpha, and one word of the flow through labels to
+  // the left.
   cuda::Word* borders;
   cuda::Word* reverse_borders;
 };

@@ -1,5 +1,5 @@
-// Steps of a sweep with any number of arcs, one arc after the other. Nothing but sums is kept of an arc: what
-// comes through it is computed once for alpha and once more for its share.
+// Steps of a sweep with any number of arcs, one arc after the other. Only sums are stored: an arc's summand
+// is computed once for alpha and again for its share.
 #pragma once
 
 #include "transducer/cuda/lattice/arcs_sweep.cuh"
@@ -43,7 +43,7 @@ class ManyArcsSweep : public ArcsSweep<Real, ManyArcsSweep<Real>> {
     return w;
   }
 
-  // Where the arc comes from at the group's step q, in a ring of rows of so many columns.
+  // The index of the arc's source at the group's step q, in a ring of rows of kColumns columns.
   [[nodiscard]] __device__ __forceinline__ int source(int base, int q, int arc) const {
     const int row = base - frames(arc) - is_label(arc);
     return ((row < 0 ? row + ring_rows_ : row) + q) * kColumns + strip_.lane + !is_label(arc);
@@ -53,7 +53,7 @@ class ManyArcsSweep : public ArcsSweep<Real, ManyArcsSweep<Real>> {
     return ((row >= ring_rows_ ? row - ring_rows_ : row) + q) * kStrip + strip_.lane;
   }
 
-  // Whether Numbers could take all of the steps.
+  // Returns whether all numbers were in the range of Numbers.
   template <class Numbers>
   __device__ __forceinline__ bool forward_steps(int first, Border<Real>* right) {
     using Number = typename Numbers::Number;
@@ -70,7 +70,7 @@ class ManyArcsSweep : public ArcsSweep<Real, ManyArcsSweep<Real>> {
         if constexpr (kNear<Numbers>) steepest = steeper(steepest, w);
         return Numbers::times(ring[source(base, q, arc)], Numbers::weight(w));
       };
-      // The sum of ways relative to the largest exponent so far; scaling by powers of 2 changes no bit.
+      // The sum relative to the largest exponent so far. Scaling by powers of 2 is exact.
       auto top = Numbers::zero().exponent;
       Real sum = 0, most = 0;
       int largest = 0;
@@ -87,7 +87,7 @@ class ManyArcsSweep : public ArcsSweep<Real, ManyArcsSweep<Real>> {
         most = max(most, z);
       }
       Number alpha = Numbers::normalized(sum, top);
-      // A NaN here has been seen in the first slot.
+      // A NaN here has been detected in the first slot.
       if ((strip_.column == 0) & (t == 0)) alpha = {1, 0};
       if (strip_.is_last & (t == strip_.frames)) end_ = {alpha.mantissa, alpha.exponent};
       holds &= !strip_.exists | Numbers::holds(alpha);
@@ -116,8 +116,8 @@ class ManyArcsSweep : public ArcsSweep<Real, ManyArcsSweep<Real>> {
   template <class Numbers>
   static constexpr bool kNear = sizeof(Numbers::Number::exponent) == 4;
 
-  // The arc's posterior, which takes the share's place; 0 where there is no such arc. after: gamma of the
-  // node that it leads to.
+  // The arc's posterior, which overwrites the share; 0 if there is no such arc. after: gamma of the node that
+  // it leads to.
   __device__ __forceinline__ Real flow(int first, int q, int arc, Real after) const {
     const int s = first + q;
     const bool there = exists(arc, s - strip_.lane);

@@ -1,16 +1,16 @@
 // Sweeps of plain RNN-T: a blank of one frame, a label of none. Lane l is at frame t = s - l at step s.
 //
 //   forward   alpha(t,u) = alpha(t-1,u) blank(t-1,u) + alpha(t,u-1) label(t,u-1)
-//             The smaller share of the sum comes from a division, the larger one is what it leaves: shares
-//             add up to 1 at every node, so that no mass is lost on the way back.
+//             The smaller share of the sum comes from a division, the larger one is 1 minus it: shares add
+//             up to 1 at every node, so that the reverse sweep loses no mass.
 //   reverse   gamma(t,u) = gamma(t+1,u) share_blank(t+1,u) + gamma(t,u+1) share_label(t,u+1)
 //
-// alpha(t,u-1) and gamma(t,u+1) are what the neighbouring lane had one step before. A node's two slots are
-// one access: the blank's is needed one step after the label's.
+// alpha(t,u-1) and gamma(t,u+1) are the neighbouring lane's values of the previous step. A node's two slots
+// are read in one access; the blank's slot is used one step after the label's.
 //
-// Slots before frame 0 and behind frame T - 1 of a column are padding. The forward sweep takes arcs from them
-// as weights of 0, and leaves shares there with which the reverse sweep needs no exceptions: 0 where nothing
-// may flow, 1 where gamma of the end waits for its first step.
+// Slots before frame 0 and after frame T - 1 of a column are padding. The forward sweep treats arcs from them
+// as weights of 0, and writes shares there so that the reverse sweep has no special cases: 0 if nothing may
+// flow, 1 where gamma of the end waits for its first step.
 #pragma once
 
 #include "transducer/cuda/lattice/near_state.cuh"
@@ -22,7 +22,7 @@ template <class Real_>
 class PlainSweep {
  public:
   using Real = Real_;
-  // Only float32 takes groups of near exponents; float64 takes all of them as they are.
+  // Only float32 has groups with 32-bit exponents.
   static constexpr bool kHasNear = sizeof(Real) == 4;
 
   static WARPALIGN_ANYWHERE constexpr int shared_bytes(const SweepShape&) {
@@ -33,7 +33,7 @@ class PlainSweep {
       : strip_(strip),
         rows_(strip.frames + kStrip - 1),
         near_border_(reinterpret_cast<NearState<Real>*>(shared)),
-        // Lanes behind the last column read what that one reads, and write nothing.
+        // Lanes after the last column read the same memory as that one, and write nothing.
         slots_(reinterpret_cast<Slots*>(strip.slots) + min(strip.utterance.labels - strip.column, 0)) {}
 
   __device__ __forceinline__ void begin_forward() {
@@ -45,8 +45,8 @@ class PlainSweep {
     load(0);
   }
 
-  // Steps first ... first + 7. left, right: alpha of the columns left of the strip and of its last one, by
-  // frame modulo kBorderFrames.
+  // Computes steps first ... first + 7. left, right: alpha of the column left of the strip and of its last
+  // column, by frame modulo kBorderFrames.
   __device__ __forceinline__ void forward_group(int first, const Border<Real>* left, Border<Real>* right) {
     Real blank[kGroup], label[kGroup];
 #pragma unroll
@@ -73,18 +73,18 @@ class PlainSweep {
 
   // alpha of the end, in the lane whose column is U_b.
   [[nodiscard]] __device__ __forceinline__ State<Real> end() const { return alpha_; }
-  // Whether there was NaN that alpha of the end does not show.
+  // Whether there was a NaN that does not reach alpha of the end.
   [[nodiscard]] __device__ __forceinline__ bool invalid() const { return false; }
 
-  // last: the first step that is taken.
+  // last: the last step, with which the reverse sweep begins.
   __device__ __forceinline__ void begin_reverse(int last) {
     by_blank_ = strip_.is_last ? Real(1) : Real(0);
     by_label_ = label_behind_ = 0;
     load(last - kGroup);
   }
 
-  // Steps first + 7 ... first. right: what enters the strip's last column from the right, left: what leaves
-  // its first one, by frame modulo kBorderFrames.
+  // Computes steps first + 7 ... first. right: the flow into the strip's last column from the right. left:
+  // the flow out of its first column. Both by frame modulo kBorderFrames.
   __device__ __forceinline__ void reverse_group(int first, const Real* right, Real* left) {
     Real blank[kGroup], label[kGroup], border[kGroup];
 #pragma unroll
@@ -110,13 +110,13 @@ class PlainSweep {
   }
 
  private:
-  // A node's slots, in the order of arcs.h's plain table. Row s: of frame s - l; the label's arc ends at step
-  // s, the blank's at step s + 1.
+  // A node's slots, in the order of arcs.h's plain table. Row s is of frame s - l; the label's arc ends at
+  // step s, the blank's at step s + 1.
   struct alignas(2 * sizeof(Real)) Slots {
     Real blank, label;
   };
 
-  // Rows first ... first + 7, for the next group. Behind the last row gamma of the end waits.
+  // Loads rows first ... first + 7 for the next group. After the last row gamma of the end waits.
   __device__ __forceinline__ void load(int first) {
     const Slots* const from = slots_ + static_cast<std::int64_t>(first) * kStrip;
     const bool inside = first >= 0 && first + kGroup <= rows_;
@@ -130,8 +130,8 @@ class PlainSweep {
     Slots* const to = slots_ + static_cast<std::int64_t>(first) * kStrip;
     if (inside || (first + q >= 0 && first + q < rows_)) to[q * kStrip] = slots;
   }
-  // The border's place of frame first + q, or for the strip's last lane of first + q + 1 - kBorderFrames.
-  // first is a group's first frame.
+  // The index in a border of frame first + q, or, for the strip's last lane, of frame first + q + 1 -
+  // kBorderFrames. first is a group's first frame.
   [[nodiscard]] __device__ __forceinline__ static int of_border(int first, int q) {
     return q < kGroup ? first % kBorderFrames + q : (first + q) % kBorderFrames;
   }
@@ -142,14 +142,14 @@ class PlainSweep {
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) {
       const int t = first + q - strip_.lane;
-      // Before frame 0 of column 0, and behind the end, a state stays as it is.
+      // Before frame 0 of column 0, and after the end, a state does not change.
       const bool stays = (strip_.column == 0 && t == 0) || (strip_.is_last && t > strip_.frames);
       if (!strip_.has_blank(t, 1)) blank[q] = stays ? Real(0) : nothing;
       if (!strip_.has_label(t, 0)) label[q] = nothing;
     }
   }
 
-  // The slots of row s - 1: the blank's arc ends at step s, the label's ended at the step before.
+  // The slots of row s - 1: the blank's arc ends at step s, the label's at step s - 1.
   __device__ __forceinline__ void store_shares(int first, int q, Real z_blank, Real z_label, Real sum,
                                                bool inside) {
     const Real smaller = sum > Real(0) ? min(z_blank, z_label) * reciprocal_of(sum) : Real(0);
@@ -181,14 +181,14 @@ class PlainSweep {
     alpha_ = normal(alpha_);
   }
 
-  // The exponent relative to base_; whether near steps can take it.
+  // Computes the exponent relative to base_. Returns whether it is in the range of 32-bit steps.
   __device__ __forceinline__ bool is_near(const State<Real>& s, int& exponent) const {
     const Exponent difference = s.exponent - base_;
     exponent = s.mantissa == Real(0) ? -kDead : static_cast<int>(difference);
     return s.mantissa == Real(0) || (difference > -kFarthest && difference < kFarthest);
   }
 
-  // Whether near steps can take this group. Sets base_ and near_border_.
+  // Whether this group's numbers are in the range of 32-bit steps. Sets base_ and near_border_.
   __device__ __forceinline__ bool come_near(int first, const Real (&blank)[kGroup],
                                             const Real (&label)[kGroup], const Border<Real>* left) {
     Real steepest = 0;
@@ -249,14 +249,14 @@ class PlainSweep {
 
   const Strip<Real>& strip_;
   const int rows_;
-  NearState<Real>* const near_border_;  // alpha of the column on the left, for a group of near steps
-  Slots* const slots_;                  // of this lane, in row 0
+  NearState<Real>* const near_border_;  // alpha of the column on the left, for a group of 32-bit steps
+  Slots* const slots_;                  // this lane's slots in row 0
   State<Real> alpha_{};
   Exponent base_ = 0;
-  Real blank_before_ = 0;             // the blank's slot of the row before next_[0]
-  Real label_share_ = 0;              // of the step before
-  Real by_blank_ = 0, by_label_ = 0;  // gamma's way to the frame and to the column before
-  Real label_behind_ = 0;             // the label's slot of the row behind next_[7]
+  Real blank_before_ = 0;             // the blank's slot of the row that precedes next_[0]
+  Real label_share_ = 0;              // the label's share of the previous step
+  Real by_blank_ = 0, by_label_ = 0;  // gamma's flow to the previous frame, and to the previous column
+  Real label_behind_ = 0;             // the label's slot of the row that follows next_[7]
   Slots next_[kGroup];
 };
 

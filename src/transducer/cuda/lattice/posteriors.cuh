@@ -1,4 +1,4 @@
-// Posteriors as the caller wants them, from the slots that the lattice pass has left: a thread for each row.
+// Copies posteriors from the slots of the lattice pass to the caller's layout. A thread owns a row.
 #pragma once
 
 #include <math_constants.h>
@@ -13,14 +13,14 @@ struct PosteriorParams {
   RowStride stride;
   const Real* slots;
   const std::int32_t* outcome;
-  Real* blank;  // (rows,); these and the rest: null: not wanted
+  Real* blank;  // (rows,); this and the following may be null
   Real* label;
-  Real* grouped;  // (durations, rows): of big blanks or durations
+  Real* grouped;  // (durations, rows): by big blank or duration
 };
 
 inline constexpr int kPosteriorThreads = 256;
 
-// One row. Slots of a node that no path or an invalid utterance has are not looked at.
+// Writes one row. The slots of an utterance that is invalid or has no path are not read.
 template <class Real>
 __device__ __forceinline__ void write_posteriors(const PosteriorParams<Real>& p, const RowCursor& at) {
   const Batch& batch = p.batch;

@@ -1,8 +1,8 @@
-// A group's slots of one strip, copied to shared memory while the group before is worked on.
+// A group's slots of one strip, copied to shared memory during the previous group.
 //
 // Piece k has the slots of one arc that end at the group's steps: rows first - frames ... first - frames + 7.
-// They are one piece of global memory (layout.h). Rows that the strip does not have are not copied: what
-// stands there belongs to no arc.
+// They are one run of global memory (layout.h). Rows that the strip does not have are not copied: they belong
+// to no arc.
 #pragma once
 
 #include "cuda/memory/copy_async.cuh"
@@ -14,28 +14,28 @@ namespace warpalign::detail::transducer {
 template <class Real>
 class SlotStage {
  public:
-  // Bytes of two groups with so many pieces each.
+  // Bytes of two groups with `pieces` pieces each.
   static WARPALIGN_ANYWHERE constexpr int bytes(int pieces, int lane_stride) {
     return 2 * pieces * kGroup * kStrip * lane_stride * static_cast<int>(sizeof(Real));
   }
 
-  // slots: of the strip. read_lane: whose slots this lane reads. shared: bytes() of them, at a multiple of 16
-  // bytes.
+  // slots: those of the strip. read_lane: the lane whose slots this lane reads. shared: bytes() bytes,
+  // aligned to 16 bytes.
   __device__ __forceinline__ SlotStage(const SlotLayout& layout, const Real* slots, unsigned char* shared,
                                        int pieces, int lane, int read_lane)
       : slots_(slots),
         shared_(reinterpret_cast<Real*>(shared)),
         rows_(layout.rows()),
         row_stride_(layout.row_stride()),
-        // A row that has two slots of a lane is copied for each of the two.
+        // With two slots of a lane per row, the row is copied for each of the two.
         arc_stride_(layout.lane_stride() == 2 ? 0 : layout.arc_stride()),
         lane_stride_(layout.lane_stride()),
         pieces_(pieces),
         lane_(lane),
         read_lane_(read_lane) {}
 
-  // Enqueues piece k of the group of steps first ... first + 7. The group two groups before has been read.
-  // kLaneStride: the layout's, where it is known at compile time.
+  // Starts the copy of piece k of the group of steps first ... first + 7. No lane reads the group before the
+  // previous one any more, whose memory it uses. kLaneStride: the layout's, if it is known at compile time.
   template <int kLaneStride = 0>
   __device__ __forceinline__ void ask(int first, int k, int arc, int frames) const {
     const int row = first - frames;
@@ -53,12 +53,12 @@ class SlotStage {
       cuda::copy_async_l2(reinterpret_cast<Chunk*>(to) + at, reinterpret_cast<const Chunk*>(from) + at);
     }
   }
-  // All that has been asked for is there, for all lanes.
+  // Waits until all copies have arrived, for all lanes.
   static __device__ __forceinline__ void await() {
     cuda::await_copies();
     __syncwarp();
   }
-  // The slot of lane read_lane, q steps behind `first`.
+  // The slot of lane read_lane, q steps after `first`.
   [[nodiscard]] __device__ __forceinline__ Real slot(int first, int k, int arc, int q) const {
     return piece(first, k)[q * row_stride_ + read_lane_ * lane_stride_ + (lane_stride_ == 2 ? arc : 0)];
   }

@@ -1,8 +1,8 @@
 // Alpha of a node, the sum of 2^(log2 weight) over the paths to it: mantissa times 2^exponent.
 //
-// The exponent is exact, so that no magnitude of the weights costs digits. Mantissas drift by a few powers of
-// 2 until normal() brings them back. 0 and NaN are mantissas like others. A state of mantissa 0 has an
-// exponent below that of any other.
+// The exponent is exact, so that accuracy does not depend on the magnitude of the weights. Mantissas change
+// by a few powers of 2 between two calls of normal(). A mantissa may be 0 or NaN. A state of mantissa 0 has
+// an exponent below that of any other.
 #pragma once
 
 #include <math_constants.h>
@@ -28,13 +28,14 @@ __device__ __forceinline__ float power_of_2(int exponent, float) {
 __device__ __forceinline__ double power_of_2(int exponent, double) {
   return __hiloint2double((exponent + 1023) << 20, 0);
 }
-// The exponent of a mantissa. 0 has kLeastPower, NaN one more than any number.
+// The exponent of a mantissa: kLeastPower for 0, and for NaN one more than the largest of a number.
 __device__ __forceinline__ int exponent_of(float m) { return ((__float_as_int(m) >> 23) & 0xff) - 127; }
 __device__ __forceinline__ int exponent_of(double m) { return ((__double2hiint(m) >> 20) & 0x7ff) - 1023; }
 
 using Exponent = std::int64_t;
-inline constexpr Exponent kNothing = -(Exponent(1) << 62);  // of a state of mantissa 0
-inline constexpr Exponent kNoArc = -(Exponent(1) << 58);    // of a weight of 0; a group has few of them
+inline constexpr Exponent kNothing = -(Exponent(1) << 62);  // exponent of a state of mantissa 0
+inline constexpr Exponent kNoArc =
+    -(Exponent(1) << 58);  // exponent of a weight of 0; a group adds few of them
 
 __device__ __forceinline__ Exponent larger(Exponent a, Exponent b) { return a > b ? a : b; }
 
@@ -47,7 +48,8 @@ struct State {
   static __device__ __forceinline__ State one() { return {1, 0}; }
 };
 
-// 2^log2_weight: a factor in [2^-1/2, 2^1/2] (0; NaN) and a power of 2. Weights below 2^(-2^30) count as 0.
+// 2^log2_weight: a factor in [2^-1/2, 2^1/2], or 0 or NaN, and a power of 2. Weights below 2^(-2^30) are
+// treated as 0.
 template <class Real>
 struct Weight {
   Real factor;
@@ -66,7 +68,7 @@ __device__ __forceinline__ State<Real> product(const State<Real>& s, const Weigh
   return {s.mantissa * w.factor, s.exponent + w.exponent};
 }
 
-// 2^(exponent - top), exactly 0 where that is too small for a Real. exponent <= top.
+// 2^(exponent - top), exactly 0 if that is too small for a Real. exponent <= top.
 template <class Real>
 __device__ __forceinline__ Real scale_to(Exponent exponent, Exponent top) {
   const Exponent difference = exponent - top;
@@ -74,7 +76,7 @@ __device__ __forceinline__ Real scale_to(Exponent exponent, Exponent top) {
   return power_of_2(power, Real());
 }
 
-// The state of the lane before.
+// The state of the previous lane.
 template <class Real>
 __device__ __forceinline__ State<Real> shuffle_up(const State<Real>& s) {
   return {cuda::shuffle_up(s.mantissa), cuda::shuffle_up(s.exponent)};

@@ -1,4 +1,4 @@
-// A warp's strip of an utterance's lattice, and the borders through which strips hand over.
+// A warp's strip of an utterance's lattice, and the borders through which strips exchange states.
 #pragma once
 
 #include "cuda/memory/remote.cuh"
@@ -7,11 +7,11 @@
 
 namespace warpalign::detail::transducer {
 
-// A number that all lanes of a warp have. The compiler sees that branches on it do not divide the warp, and
-// moves independent instructions across them.
+// A number that is the same in all lanes of a warp. The compiler then knows that branches on it do not
+// diverge, and moves independent instructions across them.
 __device__ __forceinline__ int uniform(int v) { return cuda::shuffle(v, 0); }
 
-// Alpha of a column at a frame, as one strip leaves it for another: mantissa 2^(exponent + offset).
+// Alpha of a column at a frame, in the form that one strip passes to another: mantissa 2^(exponent + offset).
 template <class Real>
 struct alignas(16) Border {
   Real mantissa;
@@ -29,13 +29,13 @@ struct Strip {
   int panel;
   int warp;
   int lane;
-  int index;     // of the utterance's strips
-  int strips;    // of the utterance
+  int index;     // number among the utterance's strips
+  int strips;    // number of strips of the utterance
   int frames;    // T_b
   int column;    // u
   bool exists;   // u <= U_b
   bool is_last;  // u = U_b
-  Real* slots;   // of this lane, in row 0
+  Real* slots;   // this lane's slots in row 0
 
   __device__ __forceinline__ Strip(const LatticeParams<Real>& params, const Utterance& of, int batch_index,
                                    int panel_index)
@@ -62,7 +62,7 @@ struct Strip {
   [[nodiscard]] __device__ __forceinline__ bool right_is_remote() const {
     return has_right() && warp + 1 == p.batch.panel_strips;
   }
-  // Groups of steps: in the last one every lane comes to frame T, where the end is.
+  // The number of groups of steps: in the last one every lane reaches frame T, where the end is.
   [[nodiscard]] __device__ __forceinline__ int groups() const {
     return (frames + kStrip + kGroup - 1) / kGroup;
   }
@@ -75,25 +75,25 @@ struct Strip {
   [[nodiscard]] __device__ __forceinline__ bool has_label(int t, int duration) const {
     return exists && column > 0 && t >= duration && t < frames;
   }
-  // Arcs of so many frames that stand with this column start at frames 0 ... starts() - 1.
+  // Arcs of `duration` frames whose slots are in this column start at frames 0 ... starts() - 1.
   [[nodiscard]] __device__ __forceinline__ int starts(bool is_label, int duration) const {
     const bool any = exists & (!is_label | (column > 0));
     return any ? max(frames + (!is_label & is_last) - duration, 0) : 0;
   }
-  // Whether the label that leads to this column cannot be.
+  // Whether the label that leads to this column is invalid.
   [[nodiscard]] __device__ __forceinline__ bool has_invalid_label() const {
     const TransducerLattice& l = p.batch.lattice;
     return exists && column > 0 && !label_is_valid(l, p.batch.labels, utterance.targets[column - 1]);
   }
 
-  // Frame t of the border on the left of the panel, or (of_right) on its right.
+  // The index of frame t in the border on the left of the panel, or on its right (of_right).
   [[nodiscard]] __device__ __forceinline__ std::int64_t border(bool of_right, int t) const {
     const int frames_between = p.batch.packed ? frames : p.batch.lattice.frames;
     return utterance.border + static_cast<std::int64_t>(panel - !of_right) * frames_between + t;
   }
 };
 
-// All ones means "not yet", so that a NaN gets the bits that arithmetic gives it.
+// A NaN gets the bits of an arithmetic result, because all ones means "not yet".
 __device__ __forceinline__ cuda::Word word_of(float v) {
   return isnan(v) ? 0x7fc00000u : static_cast<unsigned>(__float_as_int(v));
 }
@@ -111,21 +111,21 @@ __device__ __forceinline__ Real real_of(cuda::Word w) {
   }
 }
 
-// kWords words for each of a group's frames, from another panel. They are asked for while the group before is
-// worked on. Frames beyond T never come.
+// Receives kWords words for each of a group's frames from another panel. The loads start during the previous
+// group. Frames after T are never sent.
 template <int kWords>
 class RemoteFrames {
   static_assert(kGroup * kWords <= cuda::kWarpSize);
 
  public:
-  // Frames first ... first + kGroup - 1; words: those of frame 0.
+  // Starts to load frames first ... first + kGroup - 1. words: the address of frame 0.
   __device__ __forceinline__ void ask(const cuda::Word* words, int first, int frames, int lane) {
     const int t = first + lane / kWords;
     expected_ = lane < kGroup * kWords && t >= 0 && t < frames;
     from_ = words + static_cast<std::int64_t>(t) * kWords + lane % kWords;
     word_ = expected_ ? cuda::load_relaxed(from_) : 0;
   }
-  // The word of this lane; 0 where none was expected.
+  // Waits. Returns this lane's word; 0 if it has none.
   __device__ __forceinline__ cuda::Word receive() {
     while (__any_sync(cuda::kFullWarp, word_ == cuda::kNotYet)) {
       if (word_ == cuda::kNotYet) word_ = cuda::load_relaxed(from_);

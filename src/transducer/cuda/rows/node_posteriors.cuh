@@ -1,4 +1,4 @@
-// The posteriors of the arcs out of one node, as a row's gradient takes them.
+// The posteriors of the arcs out of one node, for a row's gradient.
 #pragma once
 
 #include "transducer/cuda/call/params.cuh"
@@ -13,7 +13,7 @@ struct NodePosteriors {
   Real label_factor;  // 1 + FastEmit's lambda
   int t, u;
 
-  // FastEmit's g of a slot, 0 where there is no arc or the arc does not depend on the logits.
+  // FastEmit's g of a slot; 0 if there is no arc or it does not depend on the logits.
   [[nodiscard]] __device__ __forceinline__ Real of(const ArcTable& table, int arc) const {
     const int star = batch.lattice.star;
     if (!arc_end(table, arc, t, u, utterance.frames, utterance.labels).exists) return 0;

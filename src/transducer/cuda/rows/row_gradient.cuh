@@ -1,11 +1,11 @@
-// The gradient pass: every logit's gradient, written once, with the upstream factor G in it.
+// The gradient pass: every logit's gradient, written once, including the upstream factor G.
 //
 //   d loss / d x[k] = G (p_k S - g_k),   p_k S = 2^(x_k log2(e) - shift + log2 S - log2_sum)
 //
-// A warp takes a tile of rows. First lane r finds out what becomes of row r; then all lanes write one row
-// after the other, or a few at a time, and mend the few columns in which g_k is not 0 as soon as the row is
-// written: later the row is no longer in the cache. Rows that no path comes through are written as 0, without
-// their logits being read. In place, what is needed of elements that other lanes write is read before.
+// A warp owns a tile of rows. First lane r prepares row r. Then all lanes write the rows one after the other,
+// or a few at a time. Directly after each row, while it is in the cache, the few columns with g_k != 0 are
+// corrected ("mended"). Rows that no path visits are written as 0, and their logits are not read. The
+// gradient may overwrite the logits: elements that other lanes write are read before.
 #pragma once
 
 #include "cuda/rows/row_write.cuh"
@@ -19,7 +19,7 @@ template <class Storage>
 struct GradientParams {
   using Real = cuda::Sum<Storage>;
   Batch batch;
-  int lanes;  // of a row
+  int lanes;  // lanes of a row
   int tile;   // rows of a warp; at least 32 / lanes
   const Storage* logits;
   std::int64_t logits_stride[3];
@@ -38,10 +38,10 @@ struct GradientParams {
   std::int64_t duration_grad_stride[3];
 };
 
-// Below, no entry of the gradient exceeds 2^-40 G.
+// Whether a node's posterior is so small that no entry of the gradient exceeds 2^-40 G.
 __device__ __forceinline__ bool is_dead(float posterior) { return posterior < 0x1p-40f; }
 __device__ __forceinline__ bool is_dead(double posterior) { return posterior == 0.0; }
-// Whether all entries are rounded to 0: none exceeds half of float16's least number.
+// Whether all entries are rounded to 0: none exceeds half of the smallest float16 number.
 template <class Storage, class Real>
 __device__ __forceinline__ bool vanishes(Real posterior, Real factor) {
   return std::is_same_v<Storage, cuda::Float16> && posterior * fabs(factor) < Real(0x1p-25);
@@ -49,7 +49,7 @@ __device__ __forceinline__ bool vanishes(Real posterior, Real factor) {
 
 using cuda::write_row;
 
-// What all lanes need of a row.
+// The data of a row that all lanes need.
 template <class Storage>
 struct RowTask {
   using Real = cuda::Sum<Storage>;
@@ -59,29 +59,29 @@ struct RowTask {
   Real scale;
   Real factor;
   Real value;
-  int mended;             // columns, see Mended
-  Storage* to_durations;  // filled with `value`; null: none are, or not here
+  int mended;             // number of columns, see Mended
+  Storage* to_durations;  // filled with `value`; null: there are none, or finish() writes them
 };
 
 constexpr int kGradientThreads = 256;
 constexpr int kGradientWarps = kGradientThreads / cuda::kWarpSize;
-// Columns of plain and multi-blank RNN-T that are mended, at most; TDT has two.
+// The most columns that are mended: those of multi-blank RNN-T. TDT has two.
 constexpr int kMostMended = kTransducerBigBlanks + 2;
 
-// The columns of a warp's rows that have posteriors: first g_k of each, then in its place the gradient there.
+// The columns of a warp's rows that have posteriors, with their g_k, later overwritten by the gradient.
 template <class Real>
 struct Mended {
   Real value[kMostMended][cuda::kWarpSize];
   int column[kMostMended][cuda::kWarpSize];
 };
 
-// One row of a tile, by one lane. Cursor says which node it is and where its row lies.
+// One row of a tile, by one lane. Cursor has the node and the offset of its row.
 template <class Storage, class Cursor = RowCursor>
 class NodeGradient {
   using Real = cuda::Sum<Storage>;
 
  public:
-  // mended: the warp's; this lane fills its own part.
+  // mended: that of the warp, of which this lane fills its part.
   __device__ __forceinline__ NodeGradient(const GradientParams<Storage>& params, const Cursor& at,
                                           bool exists, Mended<Real>& mended)
       : p(params), at_(at) {
@@ -115,7 +115,7 @@ class NodeGradient {
 
   [[nodiscard]] __device__ __forceinline__ const RowTask<Storage>& task() const { return task_; }
 
-  // When the row has been written: the durations of a live one.
+  // Called when the row has been written. Writes the gradient of the duration logits of a live row.
   __device__ __forceinline__ void finish() const {
     if (p.batch.lattice.tdt && is_live_) write_durations();
   }
@@ -138,8 +138,8 @@ class NodeGradient {
     posterior_ = by_blanks_ + by_labels_;
   }
 
-  // function(column, g) for the columns with posteriors: of RNN-T its arcs', of TDT the blank's and the
-  // label's.
+  // Calls function(column, g) for the columns with posteriors: those of RNN-T's arcs, or of TDT's blank and
+  // label.
   template <class Function>
   __device__ __forceinline__ void each_mended(const Function& function) const {
     const bool has_label = at_.u < utterance_.labels;
@@ -185,8 +185,7 @@ class NodeGradient {
   Real posterior_ = 0;  // S
 };
 
-// The lanes of a row write row r of the warp's tile. All lanes of the warp call together, some for other
-// rows.
+// Writes row r of the warp's tile. Called by all lanes of the warp, in groups that may have different rows.
 template <class Storage>
 __device__ __forceinline__ void write(const GradientParams<Storage>& p, const RowTask<Storage>& task,
                                       Mended<cuda::Sum<Storage>>& mended, int r, int lane) {
@@ -200,8 +199,8 @@ __device__ __forceinline__ void write(const GradientParams<Storage>& p, const Ro
     if (p.clamp > 0) v = fmin(fmax(v, -p.clamp), p.clamp);
     return v * factor;
   };
-  // What is mended is read before the row is written, in its own place perhaps. The first one's logit is on
-  // its way until then.
+  // The logits of mended columns are read before the row is written, which may overwrite them. The load of
+  // the first one overlaps with the preparation of the row.
   Storage first{};
   const bool mends = lane < task.mended;
   if (mends && task.from) first = task.from[mended.column[lane][r]];
@@ -233,7 +232,7 @@ __device__ __forceinline__ void write(const GradientParams<Storage>& p, const Ro
 }
 
 template <class Storage>
-inline constexpr int kGradientBlocks = sizeof(Storage) == 8 ? 2 : 4;  // of a multiprocessor
+inline constexpr int kGradientBlocks = sizeof(Storage) == 8 ? 2 : 4;  // per multiprocessor
 
 template <class Storage>
 __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<Storage>)
@@ -243,7 +242,7 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<Storage>)
   __shared__ Mended<Real> mended[kGradientWarps];
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp_of_block = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
-  // Rows of a block's warps alternate, so that what the block writes at a time lies side by side.
+  // The rows of a block's warps alternate, so that the block writes to contiguous memory at a time.
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kGradientWarps * p.tile + warp_of_block;
   if (first >= p.batch.rows) return;
   RowTask<Storage>* const own = tasks[warp_of_block];

@@ -1,5 +1,4 @@
-// The log-sum of a row of logits (cuda/rows/row_sum.cuh) in the transducer's words, and that of few duration
-// logits.
+// The log-sum-exp of a row of logits (cuda/rows/row_sum.cuh), and that of few duration logits.
 #pragma once
 
 #include "cuda/rows/row_sum.cuh"
@@ -17,7 +16,7 @@ using cuda::RowSum;
 using cuda::sum_row;
 static_assert(cuda::kRowLoads == kRowLoads);
 
-// The sum over few duration logits, made by one lane.
+// The sum over few duration logits, by one lane.
 template <class Storage>
 __device__ __forceinline__ RowSum<cuda::Sum<Storage>> sum_durations(const Storage* row, int durations) {
   using Real = cuda::Sum<Storage>;

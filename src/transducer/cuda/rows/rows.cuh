@@ -1,8 +1,8 @@
-// The rows pass: of every node's logits the log of their sum, and the weights of the node's arcs. Logits are
-// read once.
+// The rows pass: for every node the log-sum-exp of its logits, and the weights of its arcs. Logits are read
+// once.
 //
-// A warp takes a tile of neighbouring rows. First lane r finds where row r of the tile lies; then all lanes
-// sum one row after the other, or a few rows at a time; at last lane r makes the weights of row r's arcs.
+// A warp owns a tile of neighbouring rows. First lane r finds the address of row r; then all lanes sum the
+// rows one after the other, or a few at a time; finally lane r computes the weights of row r's arcs.
 #pragma once
 
 #include "transducer/cuda/call/params.cuh"
@@ -15,19 +15,19 @@ struct RowsParams {
   using Real = cuda::Sum<Storage>;
   Batch batch;
   RowStride stride;
-  int lanes;  // of a row
+  int lanes;  // lanes of a row
   int tile;   // rows of a warp; at least 32 / lanes
   const Storage* logits;
-  std::int64_t logits_stride[3];  // packed: only [2] is looked at
+  std::int64_t logits_stride[3];  // for packed rows only [2] is used
   const Storage* duration_logits;
   std::int64_t duration_stride[3];
   Penalties<Real> penalties;
-  RowSum<Real>* sums;  // null: not wanted
+  RowSum<Real>* sums;  // may be null
   Real* slots;
 };
 
-// The arcs out of one node, by one lane. kPicked: `row` has the logits of the node's columns alone: its
-// blanks', then the label's (TDT has one blank).
+// The arcs out of one node, by one lane. kPicked: `row` has only the logits of the node's own columns: its
+// blanks, then the label (TDT has one blank).
 template <class Storage, bool kPicked = false>
 struct NodeWeights {
   using Real = cuda::Sum<Storage>;
@@ -55,7 +55,7 @@ struct NodeWeights {
     return p.batch.lattice.tdt ? 1 : table.blanks;
   }
 
-  // log2 of an arc's weight; -inf where there is no such arc.
+  // log2 of an arc's weight; -inf if there is no such arc.
   __device__ __forceinline__ Real weight(int arc) const {
     if (!arc_end(table, arc, t, u, utterance.frames, utterance.labels).exists) return minus_infinity<Real>();
     Penalties<Real> penalties = p.penalties;
@@ -68,7 +68,7 @@ struct NodeWeights {
         is_label ? label_term(penalties, t, utterance.frames, label) : blank_term(penalties, label);
     const Real constant = term.constant * kLog2E<Real>;
     if (!term.scored) return constant;
-    // The lattice finds invalid labels; nothing is read for them here.
+    // The lattice reports invalid labels; no logit is read for them here.
     if (is_label && !label_is_valid(p.batch.lattice, p.batch.labels, label)) return minus_infinity<Real>();
     const Storage* const x = row + (is_label ? label_place(label) : blank_place(arc));
     const Real w = constant + probability(static_cast<Real>(cuda::widen(*x)), sum);
@@ -76,8 +76,8 @@ struct NodeWeights {
     return w + probability(static_cast<Real>(cuda::widen(duration_row[table.duration[arc]])), duration_sum);
   }
 
-  // A node with NaN among its logits (of log-probabilities: among its arcs') has NaN in every slot, whether
-  // the arc exists or not. No label leads to column 0.
+  // If a node has a NaN among its logits (for log-probabilities: among those of its arcs), all its slots are
+  // NaN, whether the arc exists or not. No label leads to column 0.
   __device__ __forceinline__ void write() const {
     bool invalid = isnan(sum.log2_sum) || isnan(duration_sum.log2_sum);
     const int arcs = table.arcs();
@@ -95,7 +95,7 @@ struct NodeWeights {
   }
 };
 
-// Lane r's row of the tile; null: none. Returns its sum.
+// from: lane r's row of the tile, or null. Returns its sum.
 template <class Storage>
 __device__ __forceinline__ RowSum<cuda::Sum<Storage>> sum_tile(const Storage* mine, int labels, int tile,
                                                                int lanes, int lane) {
@@ -120,7 +120,7 @@ constexpr int kRowThreads = 256;
 template <class Storage>
 inline constexpr int kRowBlocks = sizeof(Storage) == 8   ? 3
                                   : sizeof(Storage) == 4 ? 5
-                                                         : 4;  // of a multiprocessor
+                                                         : 4;  // per multiprocessor
 
 template <class Storage>
 __global__ void __launch_bounds__(kRowThreads, kRowBlocks<Storage>)
@@ -142,7 +142,8 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocks<Storage>)
     if (!batch.log_probs) sum = sum_tile(row, batch.labels, p.tile, p.lanes, lane);
     if (active) {
       if (p.sums) p.sums[at.row] = sum;
-      const Utterance utterance = utterance_at(batch, at.b);  // looked up again: registers are what sums need
+      const Utterance utterance =
+          utterance_at(batch, at.b);  // computed again, because the sums need the registers
       const bool has_durations = batch.lattice.tdt && !utterance.without_durations;
       const Storage* const duration_row =
           has_durations ? p.duration_logits + at.offset(batch, p.duration_stride) : nullptr;
