@@ -1,12 +1,12 @@
-// The entry points behind warpalign/gromov_anchors.h. Arguments have been checked by api_anchors.cpp.
+// The entry points of warpalign/gromov_anchors.h. api_anchors.cpp has checked the arguments.
 #pragma once
 
 #include "warpalign/gromov_anchors.h"
 
 namespace warpalign::detail::transport {
 
-// Into how many parts the columns of a row are cut: by their number alone.
-inline constexpr int kAnchorColumns = 1024;  // of a part, at least
+// The number of parts of a row's columns, which depends on their number alone.
+inline constexpr int kAnchorColumns = 1024;  // the fewest columns of a part
 inline constexpr int kMostAnchorParts = 32;
 constexpr int anchor_parts(int columns) {
   const int parts = (columns + kAnchorColumns - 1) / kAnchorColumns;

@@ -1,4 +1,4 @@
-// What the contract of both public headers asks of a problem.
+// The checks of a problem, by the contract of both public headers.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -94,7 +94,7 @@ Status check_inputs(const SinkhornProblem& p) {
   return {};
 }
 
-// The values of tensors, which a host can read.
+// Checks of values in host memory.
 template <class Real>
 Status check_values(const SinkhornProblem& p) {
   const struct {
@@ -146,7 +146,7 @@ Status check_equal_sums(const SinkhornProblem& p) {
   for (int k = 0; balanced && k < p.batch; ++k) {
     const double a = sum_of_weights<Real>(p.a, p.n, k), b = sum_of_weights<Real>(p.b, p.m, k);
     if (sums_agree(a, b)) continue;
-    // The side that is farther from a distribution is to blame.
+    // The error names the side whose sum is farther from 1.
     if (std::abs(a - 1) >= std::abs(b - 1)) {
       return Status::invalid("a", "the sum of b (write a / a.sum(), or give rho_a or rho_b)", a, k);
     }

@@ -1,4 +1,4 @@
-// Checks that the public functions of both headers make.
+// Checks that are common to the public functions of both headers.
 #pragma once
 
 #include "warpalign/execution.h"
@@ -7,13 +7,14 @@
 
 namespace warpalign::detail::transport {
 
-// Whether there is a problem whose sizes are within their limits.
+// Whether the batch is not empty and the sizes are within their limits.
 bool has_sizes(const SinkhornProblem& problem);
 
-// Everything that concerns the problem alone. A build without a CUDA path refuses CUDA executions.
+// Checks everything that concerns only the problem. A build without a CUDA path refuses CUDA executions.
 Status check_problem(const SinkhornProblem& problem, const Execution& execution);
 
-// That balanced weights have equal sums: what solves a problem asks, what reads a plan does not.
+// Checks that balanced weights have equal sums. For functions that solve a problem, not for those that read a
+// plan.
 Status check_sums(const SinkhornProblem& problem, const Execution& execution);
 
 // For functions without a CUDA path.

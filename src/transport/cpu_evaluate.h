@@ -1,5 +1,5 @@
 // The objective and its gradients at the potentials of a CpuSolver: one pass over the costs, and for
-// gradients by y a second one with the sides exchanged.
+// gradients with respect to y a second one with the sides exchanged.
 #pragma once
 
 #include "transport/cpu_solver.h"
@@ -21,7 +21,7 @@ class CpuEvaluation {
   // block_results: (blocks, 3).
   CpuEvaluation(Solver& solver, double* block_results) : s_(solver), block_results_(block_results) {}
 
-  // Where the rows' gradients go, and the plan; null: not wanted.
+  // The outputs: the rows' gradients, and the plan. Each may be null.
   template <class Out>
   PlanTotals run(Out* grad_points, Out* grad_cost, std::int64_t grad_cost_stride) {
     s_.split_potentials();
@@ -58,7 +58,7 @@ class CpuEvaluation {
     return totals;
   }
 
-  // The objective by its dual.
+  // The objective, as the value of its dual.
   [[nodiscard]] double value(const PlanTotals& totals) const {
     const double bits = s_.epsilon / kLog2E<double>;
     double value = s_.epsilon * (sum_of(s_.rows) * sum_of(s_.columns) - totals.mass);
@@ -70,14 +70,15 @@ class CpuEvaluation {
     return value;
   }
 
-  // After run(): by the weights of a side. R = a b^T moves with them too.
+  // After run(): the gradient with respect to the weights of a side. With R = a b^T, the reference depends on
+  // them too.
   [[nodiscard]] double weight_gradient(const CpuSide<Real>& side, const CpuSide<Real>& other, bool product,
                                        int i) const {
     const double slope = side.marginal.slope(s_.epsilon / kLog2E<double> * side.w[i]);
     return product ? slope - s_.epsilon * (side.free[i] - sum_of(other)) : slope;
   }
 
-  // After run(): how far a further update would move a potential, over epsilon.
+  // After run(): the largest change of a potential by a further update, over epsilon.
   [[nodiscard]] double error() const {
     double largest = 0;
     for (const CpuSide<Real>* side : {&s_.rows, &s_.columns}) {
@@ -106,7 +107,7 @@ class CpuEvaluation {
   template <class Out>
   void write_gradient(int i, const Real* cost, const CpuScratch<Real>& own, Out* to) const {
     const int dim = s_.costs.dim;
-    // The gradient takes the room behind the point.
+    // The gradient is stored after the point.
     double* const gradient = own.gradient;
     s_.kernels->gradient(s_.points_at(i, own), cost, own.e, gradient);
     s_.through_length(i, own);

@@ -1,4 +1,4 @@
-// What the CPU functions on graphs share: sets of nodes that grow together, and the caller's threads.
+// Shared by the CPU functions on graphs: disjoint sets of nodes, and the caller's threads.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class NodeSets {
     }
     return i;
   }
-  // Whether the two were in different sets.
+  // Joins the sets of i and j. Returns whether they were different.
   bool join(std::int32_t i, std::int32_t j) {
     std::int32_t low = root_of(i), high = root_of(j);
     if (low == high) return false;
@@ -34,12 +34,12 @@ class NodeSets {
     parent_[high] = low;
     return true;
   }
-  // Every node's parent becomes its set's number, from 0 in the order of the sets' smallest nodes; the sets
-  // are of no use afterwards. Returns how many there are.
+  // Replaces every node's parent by the number of its set, from 0 in the order of the sets' smallest nodes.
+  // The sets must not be used afterwards. Returns the number of sets.
   std::int32_t number(int nodes) {
     std::int32_t count = 0;
     for (int i = 0; i < nodes; ++i) {
-      // The parent of a node comes before it, and has its number already.
+      // A node's parent is smaller, and already has its number.
       parent_[i] = parent_[i] == i ? count++ : parent_[parent_[i]];
     }
     return count;

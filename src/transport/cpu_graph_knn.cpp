@@ -87,7 +87,7 @@ class KnnGraph {
     });
   }
 
-  // Boruvka: every component's shortest edge to another one, until there is one component.
+  // Boruvka's algorithm: adds every component's shortest edge to another one, until there is one component.
   void join_components() {
     NodeSets sets(parent_, p_.n);
     for (int i = 0; i < p_.n; ++i) {
@@ -115,7 +115,8 @@ class KnnGraph {
   }
 
   // Finds, for each point that may have its component's shortest edge, the nearest point outside the
-  // component. Edges that other threads have found for a component only spare searches for longer ones.
+  // component. Edges that other threads have found for a component are bounds that shorten the search;
+  // results do not depend on them.
   void find_nearest_outside() const {
     constexpr double kInf = std::numeric_limits<double>::infinity();
     tree_.label_nodes(label_of_node_, [&](int i) { return label_[i]; });
@@ -160,7 +161,8 @@ class KnnGraph {
     std::fill_n(begins, p_.n + 1, 0);
     for_edges([&](int i, int, double) { ++begins[i + 1]; });
     for (int i = 0; i < p_.n; ++i) begins[i + 1] += begins[i];
-    // Every row is filled from its begin, which moves to its end, and is then the begin of the next.
+    // Rows are filled from their begin, which is incremented: afterwards begins[i] is the end of row i, which
+    // is the begin of the next row.
     for_edges([&](int i, int j, double square) {
       std::int64_t at = begins[i]++;
       neighbors[at] = j;
@@ -171,7 +173,7 @@ class KnnGraph {
     for (int i = 0; i < p_.n; ++i) sort_row(neighbors, lengths, begins[i], begins[i + 1]);
   }
 
-  // Sorts by insertion: rows are short, and nearly all of a hub's edges come in order.
+  // Insertion sort: rows are short, and the edges of long rows are nearly sorted.
   template <class Real>
   static void sort_row(std::int32_t* neighbors, Real* lengths, std::int64_t begin, std::int64_t end) {
     for (std::int64_t k = begin + 1; k < end; ++k) {
@@ -194,8 +196,8 @@ class KnnGraph {
   std::int32_t* parent_ = nullptr;
   std::int32_t* label_ = nullptr;          // (n): the component's smallest point
   std::int32_t* label_of_node_ = nullptr;  // (tree nodes); -1: several components
-  NearPoint* nearest_outside_ = nullptr;   // (n), index -1: none that matters
-  double* best_ = nullptr;                 // by label: the shortest edge found so far
+  NearPoint* nearest_outside_ = nullptr;   // (n), index -1: none that may be the shortest
+  double* best_ = nullptr;                 // by label: the shortest edge so far
   Joint* shortest_ = nullptr;              // by label
   Joint* joints_ = nullptr;
   int joint_count_ = 0;

@@ -2,8 +2,8 @@
 //
 // The tree halves its points at the median of the widest axis until a leaf has at most kLeafPoints. Nodes
 // are numbered as in a heap: the children of node v are 2 v + 1 and 2 v + 2. Every leaf is on the last level.
-// A leaf's points lie side by side, so that distances to them run over vectors. In many dimensions nearly
-// every leaf is looked at, and a search costs what comparing all points costs.
+// A leaf's coordinates are contiguous by axis, so that distances are computed by vectors. In many dimensions
+// a search visits nearly every leaf, and costs as much as comparing all points.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr int kLeafPoints = 24;
 
 // A point that a search has found. The order breaks ties by index.
 struct NearPoint {
-  double square;  // of the distance
+  double square;  // square of the distance
   std::int32_t index;
 
   bool operator<(const NearPoint& other) const {
@@ -40,7 +40,7 @@ class NearestPoints {
     for (; at > 0 && point < points_[at - 1]; --at) points_[at] = points_[at - 1];
     points_[at] = point;
   }
-  // Points farther than this do not matter.
+  // The squared distance beyond which points are ignored.
   [[nodiscard]] double bound() const {
     return count_ < k_ ? std::numeric_limits<double>::infinity() : points_[k_ - 1].square;
   }
@@ -86,11 +86,12 @@ class PointTree {
   }
 
   [[nodiscard]] int node_count() const { return (2 << levels_) - 1; }
-  // The point at a place of the tree's order, in which near points are near.
+  // The point at a place of the tree's order, in which neighbouring places have points that are near each
+  // other.
   [[nodiscard]] std::int32_t point_at(int place) const { return order_[place]; }
 
-  // Calls found(square, index) for points in the nearest leaves first. Nodes that are farther than bound(),
-  // or that skips(node) names, are left out.
+  // Calls found(square, index) for the points of leaves, nearest leaves first. Skips nodes that are farther
+  // than bound(), or for which skips(node) is true.
   template <class Bound, class Skips, class Found>
   void search(int place, const CpuKernelsOf<double>& kernels, const Scratch& scratch, const Bound& bound,
               const Skips& skips, const Found& found) const {
@@ -103,7 +104,7 @@ class PointTree {
     stack[depth++] = {0, 0, points_, 0, 0.0};
     while (depth > 0) {
       const Visit at = stack[--depth];
-      // The box's distance is rounded as the points' are, but for the order of sums.
+      // The margin covers rounding: the box's distance and those of points are sums in different orders.
       if (at.square * (1 - 1e-12) > bound() || skips(at.node)) continue;
       if (at.level == levels_) {
         scan(at.begin, at.end, kernels, scratch, found);
@@ -120,7 +121,8 @@ class PointTree {
     }
   }
 
-  // label_of_node[v] = the label that all points under v have, or -1. label(i) is that of point i.
+  // label_of_node[v] = the label of all points under v, or -1 if they differ. label(i) is the label of point
+  // i.
   template <class Label>
   void label_nodes(std::int32_t* label_of_node, const Label& label) const {
     label_node(label_of_node, label, 0, 0, points_, 0);

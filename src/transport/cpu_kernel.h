@@ -1,9 +1,10 @@
-// What the CPU path's solver and its kernels (cpu_kernel.inl, one copy per instruction set) share. Plain data
-// only: no inline function here may be compiled under two sets of flags.
+// Types shared by the solver of the CPU path and its kernels (cpu_kernel.inl, one copy per instruction set).
+// Plain data only: an inline function here would be compiled with several sets of flags, and the linker would
+// merge the copies.
 //
-// A logit is t[j] = w + z[j] - k c[j], in bits. Each potential is a pair, hi + lo: the hi parts lie on a
-// common grid, so that w_hi + z_hi is exact, and one fused multiply-add with the cost then rounds a number of
-// the logit's own size.
+// A logit is t[j] = w + z[j] - k c[j], in bits. Each potential is a pair, hi + lo. The hi parts are on a
+// common grid, so that w_hi + z_hi is exact, and the only rounding, of one fused multiply-add with the cost,
+// is relative to the logit itself.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@
 
 namespace warpalign::detail::transport {
 
-// Largest vector in elements: every array that vectors run over, but for the caller's costs, has so many to
-// spare.
+// The number of elements of the largest vector. Arrays that vectors run over, except the caller's costs, have
+// this many more elements.
 constexpr int kCpuPad = 16;
 
 // One row of logits.
@@ -35,7 +36,7 @@ struct RowTotals {
   double logits;  // sum P t
 };
 
-// Points: x is one point, y_t (dim, stride) the other set with its points side by side.
+// The points of a row: x is one point, y_t (dim, stride) the other set, transposed.
 template <class Real>
 struct PointRow {
   CostKind kind;
@@ -46,7 +47,7 @@ struct PointRow {
   int m;
 };
 
-// A row's points and how they move: x_t one point's tangent, y_t the others', laid out as the points are.
+// The tangents of a row's points, laid out as the points.
 template <class Real>
 struct PointTangents {
   const Real* x;    // (dim)
@@ -63,17 +64,17 @@ struct CpuKernelsOf {
   void (*raise)(const LogitRow<Real>& row, Real* largest);
   // The sum of weight[j] e[j], both padded.
   double (*weighted_sum)(const Real* e, const Real* weight, int m);
-  // The sum of weight[j] e[j] cost[j], where e[j] is not 0. e and weight are padded.
+  // The sum of weight[j] e[j] cost[j] over j with e[j] != 0. e and weight are padded.
   double (*weighted_cost)(const Real* e, const Real* weight, const Real* cost, int m);
   // sums[j] += factor e[j].
   void (*accumulate)(const Real* e, Real factor, int m, Real* sums);
-  // e[j] becomes the plan's P[j] = factor weight[j] e[j].
+  // Replaces e[j] by the plan's P[j] = factor weight[j] e[j].
   RowTotals (*plan)(const LogitRow<Real>& row, const Real* weight, Real factor, Real* e);
-  // to[j] = halves[j], numbers of binary16, for j < m.
+  // to[j] = halves[j], numbers of binary16, j < m.
   void (*widen)(const std::uint16_t* halves, int m, Real* to);
   // cost[j] between x and y[j], padded.
   void (*costs)(const PointRow<Real>& row, Real* cost);
-  // gradient[d] = sum P[j] d c[j] / d x[d]; of the cosine, whose points have unit length, sum P[j] y[j][d].
+  // gradient[d] = sum P[j] d c[j] / d x[d]; for the cosine, whose points have unit length, sum P[j] y[j][d].
   void (*gradient)(const PointRow<Real>& row, const Real* cost, const Real* plan, double* gradient);
   // to[j] = sum over d of x[d] y[j][d], padded.
   void (*products)(const PointRow<Real>& row, Real* to);

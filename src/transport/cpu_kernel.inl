@@ -1,5 +1,5 @@
-// The kernels of cpu_kernel.h for one instruction set. Sums of float32 run over kChunk elements in a vector's
-// lanes and are joined in float64, in an order that depends on the row's length alone.
+// The kernels of cpu_kernel.h for one instruction set. Sums of float32 are made by a vector's lanes over
+// kChunk elements, and added in float64, in an order that depends on the row's length alone.
 #include "cpu/simd.h"
 #include "transport/cpu_kernel.h"
 
@@ -41,9 +41,10 @@ WARPALIGN_INLINE V max_or_nan(V a, V b) {
   return a == a ? larger : a;  // NOLINT(misc-redundant-expression): false for NaN
 }
 
-// 2^t for t up to 127 (1023): 0 below the smallest normal number, NaN of NaN.
+// 2^t for t up to 127 (float64: 1023). The result is 0 below the smallest normal number, and NaN for NaN.
 #if WARPALIGN_SIMD_BYTES == 64
-// Rounding and scaling by a power of two are instructions. A comparison that a NaN passes masks the rest.
+// Rounding and scaling by a power of two are single instructions. The mask comes from a comparison that is
+// true for NaN.
 WARPALIGN_INLINE F32 exp2_of(F32 t) {
   // _MM_FROUND_TO_NEAREST_INT, _CMP_NLT_US, _MM_FROUND_CUR_DIRECTION
   constexpr int kNearest = 0, kNotLess = 5, kCurrent = 4;
@@ -80,7 +81,7 @@ WARPALIGN_INLINE F64 exp2_of(F64 t) {
 }
 #endif
 
-// Calls body(j, costs) for every vector of the row; behind its end costs are inf, whose exponential is 0.
+// Calls body(j, costs) for every vector of the row. Costs after its end are inf, whose exponential is 0.
 template <class Real, class Body>
 WARPALIGN_INLINE void for_costs(const Real* cost, int begin, int end, const Body& body) {
   constexpr int kStep = kLanes<Real>;
@@ -138,7 +139,7 @@ void raise(const LogitRow<Real>& row, Real* tops) {
             [&](int j, V cost) { store(tops + j, max_or_nan(load(tops + j), logits.at(j, cost))); });
 }
 
-// Two sums side by side, because a multiply-add waits for the one before it.
+// Two independent sums, which hide the latency of multiply-adds.
 template <class Real>
 double weighted_sum(const Real* e, const Real* weight, int m) {
   using V = typename VectorOf<Real>::Type;
@@ -198,12 +199,14 @@ RowTotals plan(const LogitRow<Real>& row, const Real* weight, Real factor, Real*
   return totals;
 }
 
-// IEEE 754-2019 section 3.4. Selections in place of branches, so that the compiler uses vectors.
+// Widens binary16 (IEEE 754-2019 section 3.4) by selections instead of branches, so that the compiler uses
+// vectors.
 template <class Real>
 void widen(const __UINT16_TYPE__* halves, int m, Real* to) {
   for (int j = 0; j < m; ++j) {
     const __UINT32_TYPE__ half = halves[j], magnitude = half & 0x7fffu;
-    // The exponent's bias goes from 15 to 127. A subnormal number has the last place of 2^-1 in float32.
+    // The exponent's bias changes from 15 to 127. A subnormal number has the unit in the last place of the
+    // float32 2^-1.
     const __UINT32_TYPE__ normal = (magnitude << 13) + (magnitude < 0x7c00u ? 112u << 23 : 224u << 23);
     const float subnormal = __builtin_bit_cast(float, magnitude | 0x3f000000u) - 0.5f;
     const __UINT32_TYPE__ bits = magnitude < 0x400u ? __builtin_bit_cast(__UINT32_TYPE__, subnormal) : normal;
@@ -239,7 +242,7 @@ WARPALIGN_INLINE V part_of(Real x, V y) {
   return inner * (size - inner / 2);
 }
 
-// Its derivative by x, before what all features share.
+// Its derivative with respect to x, without the factor that all features share.
 template <CostKind kKind, class V, class Real>
 WARPALIGN_INLINE V slope_of(Real x, V y) {
   if constexpr (kKind == CostKind::kCosine) return y;
@@ -285,7 +288,7 @@ void gradient_of(const PointRow<Real>& row, const Real* cost, const Real* plan, 
   for (int d = 0; d < row.dim; ++d) {
     const Real* const y = row.y_t + d * row.stride;
     Real x{};
-    if constexpr (kKind != CostKind::kCosine) x = row.x[d];  // else null where y are any columns
+    if constexpr (kKind != CostKind::kCosine) x = row.x[d];  // row.x may be null otherwise
     double sum = 0;
     for (int begin = 0; begin < row.m; begin += kChunk) {
       V lanes_sum{};

@@ -2,12 +2,13 @@
 //
 // Differentiating ln(target) - ln(row sum) = 0 gives, with p = P / row sum and tau = rho / (rho + epsilon),
 //
-//   df[i] / tau + dlambda + sum_j p[i,j] dg[j] = H[i]        rows that follow their sums
+//   df[i] / tau + dlambda + sum_j p[i,j] dg[j] = H[i]        rows whose potential depends on their sum
 //   df[i] = 0                                                other rows; columns alike
 //   sum r df + sum c dg + mass dlambda = epsilon H_mass      partial transport
 //
-// H holds what inputs and forces alone do to the logarithms, times epsilon. Rows are eliminated. What is left
-// is symmetric and at least semidefinite; one streamed pass over the costs is one product with it.
+// H is epsilon times the derivative of the logarithms with respect to inputs and forces at fixed potentials.
+// Rows are eliminated. The remaining matrix is symmetric and positive semidefinite; a product with it is one
+// streamed pass over the costs.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +23,8 @@ namespace warpalign::detail::transport {
 template <class Real>
 struct SideOfSystem {
   double* right = nullptr;  // H
-  double* sum = nullptr;    // the plan's sum; 0 where the potential does not move
-  bool* moves = nullptr;    // whether the potential follows its sum
+  double* sum = nullptr;    // the plan's sum; 0 if the potential is constant
+  bool* moves = nullptr;    // whether the potential depends on its sum
   double tau = 1;
 };
 
@@ -34,11 +35,11 @@ struct PotentialSystem {
   SideOfSystem<Real> rows{};
   SideOfSystem<Real> columns{};
   double* x = nullptr;         // (columns + 1): the solution, dg and dlambda
-  double* residual = nullptr;  // (columns + 1), all of these
+  double* residual = nullptr;  // (columns + 1), as are the following
   double* direction = nullptr;
   double* product = nullptr;
   double* diagonal = nullptr;
-  double* row_values = nullptr;  // (rows): of the last pass
+  double* row_values = nullptr;  // (rows): results of the last pass
   Real* weighted = nullptr;      // (padded columns)
   bool partial = false;
   double mass_right = 0;  // epsilon H_mass
@@ -48,12 +49,12 @@ struct PotentialSystem {
     double error;
   };
 
-  // Leaves dg in x and dlambda behind it.
+  // Solves the system. On return x has dg, followed by dlambda.
   Outcome solve(int most_steps, double tolerance) {
     const int m = problem.solver.columns.count, size = m + 1;
     for (int j = 0; j < m; ++j) diagonal[j] = columns.sum[j] / columns.tau;
     diagonal[m] = partial ? problem.p.mass : 0.0;
-    // The right side: rows moved by H alone.
+    // The right side: the rows' part of H.
     std::fill_n(direction, size, 0.0);
     pass(true);
     double sum = 0, total = 0;
@@ -63,7 +64,8 @@ struct PotentialSystem {
       total += columns.sum[j];
     }
     residual[m] = partial ? mass_right - sum_of_rows() : 0.0;
-    // A constant between f and g changes nothing where both sides are exact. Rounding is no part of it.
+    // If both sides are exact, a constant between f and g is in the null space. Its component, which comes
+    // from rounding, is removed.
     if (rows.tau == 1 && columns.tau == 1 && !partial && total > 0) {
       for (int j = 0; j < m; ++j) residual[j] -= columns.sum[j] * sum / total;
     }
@@ -93,7 +95,7 @@ struct PotentialSystem {
     return {step, first > 0 ? std::sqrt(norm / first) : (first == 0 ? 0.0 : first)};
   }
 
-  // Potentials from the solution: dg, df and dlambda, with those of points without weight.
+  // Computes the derivatives of all potentials from the solution, also those of points without weight.
   void finish() {
     const int n = problem.solver.rows.count, m = problem.solver.columns.count;
     std::copy_n(x, m + 1, direction);
@@ -110,7 +112,7 @@ struct PotentialSystem {
  private:
   double preconditioned(int j) const { return diagonal[j] > 0 ? residual[j] / diagonal[j] : 0.0; }
 
-  // product = the system's matrix times direction.
+  // product = matrix times direction.
   void multiply() {
     const int m = problem.solver.columns.count;
     pass(false);
@@ -129,8 +131,8 @@ struct PotentialSystem {
     return sum;
   }
 
-  // row_values[i] = tau (H - dlambda - sum_j p dg), without H unless wanted, for dg and dlambda in direction;
-  // product[j] = sum_i P row_values[i] over the column's sum.
+  // row_values[i] = tau (H - dlambda - sum_j p dg), H only if with_right_side, with dg and dlambda in
+  // direction; product[j] = sum_i P row_values[i] over the column's sum.
   void pass(bool with_right_side) {
     auto& s = problem.solver;
     const int m = s.columns.count;

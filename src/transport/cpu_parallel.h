@@ -1,5 +1,5 @@
-// Blocks of rows, shared out among the threads that one problem has. What a block computes depends on the
-// problem alone, and blocks are joined in their order: the bits are the same for any number of threads.
+// Blocks of rows, distributed among the threads of one problem. A block's results depend on the problem
+// alone, and blocks are joined in order: results are bitwise identical for any number of threads.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ class BlockTeam {
  public:
   BlockTeam(const ParallelFor& parallel_for, int threads) : parallel_for_(parallel_for), threads_(threads) {}
 
-  // body(block, worker) for every block; worker < threads names scratch memory that nobody else uses
-  // meanwhile.
+  // Calls body(block, worker) for every block. worker < threads identifies scratch memory that no other call
+  // uses at the same time.
   template <class Body>
   void run(int blocks, const Body& body) const {
     struct Shared {

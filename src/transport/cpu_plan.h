@@ -13,15 +13,15 @@ struct CpuPlan {
 
   CpuPlan(Arena& arena, const SinkhornProblem& p, int threads) : problem(arena, p, threads) {}
 
-  // Problem b; transposed: with the columns as rows.
+  // Loads problem b; transposed: with the columns as rows.
   void bind(int b, const BlockTeam& team, bool transposed = false) {
     problem.bind(b, team);
     if (transposed) problem.exchange_sides();
     s.split_potentials();
   }
 
-  // body(i, scratch, row, sum) for every row i: scratch.e holds P[i,j] without the row's own weight in R, and
-  // sum is its sum.
+  // Calls body(i, scratch, row, sum) for every row i. scratch.e has P[i,j] without the row's own weight in R,
+  // and sum is its sum.
   template <class Body>
   void for_rows(const Body& body) const {
     s.team->run(s.blocks(), [&](int block, int worker) {
@@ -38,7 +38,7 @@ struct CpuPlan {
   // The row's own weight in R.
   [[nodiscard]] double weight(int i) const { return static_cast<double>(s.rows.reference[i]); }
 
-  // Points (rows, columns) behind each other as (columns, padded rows) side by side.
+  // Transposes points (rows, columns) to (columns, padded rows).
   static void pack(const StridedTensor& from, int b, int rows, int columns, Real* to) {
     const Real* const data = static_cast<const Real*>(from.data) + b * from.stride[0];
     const std::ptrdiff_t stride = padded(rows);

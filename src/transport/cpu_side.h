@@ -1,4 +1,4 @@
-// What a problem of the batch consists of on a CPU: its sides, its costs, its memory.
+// The parts of a problem on a CPU: its sides, its costs, its memory.
 #pragma once
 
 #include <algorithm>
@@ -14,32 +14,32 @@ namespace warpalign::detail::transport {
 
 constexpr int padded(int count) { return (count + 2 * kCpuPad - 1) / kCpuPad * kCpuPad; }
 
-// One of the two sets, rows or columns. Arrays have padded(count) elements; Real ones are 0 behind count.
+// One of the two sets, rows or columns. Arrays have padded(count) elements; those of Real are 0 after count.
 template <class Real>
 struct CpuSide {
   int count = 0;              // true length
-  double* w = nullptr;        // the potential, in bits; inf where every cost forbids the point
+  double* w = nullptr;        // the potential, in bits; inf if all costs of the point are inf
   double* old = nullptr;      // the potential before the step
-  double* free = nullptr;     // of the last pass
-  double* spare = nullptr;    // of columns, symmetric updates
+  double* free = nullptr;     // of the last pass (free_of())
+  double* spare = nullptr;    // for columns with symmetric updates
   double* weight = nullptr;   // a or b
   double* target = nullptr;   // log2(weight / reference weight)
   Real* reference = nullptr;  // the weights of R
   Real* hi = nullptr;         // the potential as a pair
   Real* lo = nullptr;
-  Real* points = nullptr;   // (dim, padded): the points side by side; null: costs are given
-  Real* lengths = nullptr;  // of the cosine: the points' lengths, by which they have been divided
+  Real* points = nullptr;   // (dim, padded): the points, transposed; null: costs are given
+  Real* lengths = nullptr;  // for the cosine: the points' lengths, by which they have been divided
   Marginal marginal;
 
-  // `free` of point i, whose sum is 2^log2_sum at the potential `at`. Nothing but forbidden pairs: inf. A
-  // weight of 0 that is its own reference (kCounting): -inf.
+  // `free` of point i, whose sum is 2^log2_sum at the potential `at`: inf if all costs are inf; -inf for a
+  // weight of 0 whose reference is 1 (kCounting).
   [[nodiscard]] double free_of(int i, double at, double log2_sum) const {
     constexpr double kInf = std::numeric_limits<double>::infinity();
     if (target[i] == -kInf) return -kInf;
     if (at == kInf || log2_sum == -kInf) return kInf;
     return at + target[i] - log2_sum;
   }
-  // How far a followed sum is from its weight, at most, in bits.
+  // The largest distance of a sum from its weight, among points whose potential depends on it, in bits.
   [[nodiscard]] double gap() const {
     double largest = 0;
     for (int i = 0; marginal.follows_sums() && i < count; ++i) {
@@ -49,18 +49,19 @@ struct CpuSide {
   }
 };
 
-// The costs of a problem: rows of a matrix, or made from points.
+// The costs of a problem: rows of a matrix, or computed from points.
 template <class Real>
 struct CpuCosts {
-  const Real* matrix = nullptr;           // null: half, or from points
-  const std::uint16_t* halves = nullptr;  // the matrix as numbers of binary16
+  const Real* matrix = nullptr;           // null: in halves, or from points
+  const std::uint16_t* halves = nullptr;  // the matrix in binary16
   std::int64_t row_stride = 0;
   std::int64_t column_stride = 0;
   CostKind kind = CostKind::kSquaredEuclidean;
   int dim = 0;
 
   [[nodiscard]] bool is_made() const { return !matrix && !halves; }  // from points
-  // The first `count` costs of row i of the matrix, in `copy` (padded) where they are half or not contiguous.
+  // The first `count` costs of row i of the matrix; copied to `copy` (padded) if they are binary16 or not
+  // contiguous.
   const Real* row(int i, int count, const CpuKernelsOf<Real>& kernels, Real* copy) const {
     if (halves) return widened_row(halves + i * row_stride, count, kernels, copy);
     const Real* const from = matrix + i * row_stride;
@@ -90,14 +91,14 @@ struct CpuScratch {
   double* gradient;  // (dim)
 };
 
-// The largest distance between potentials and old ones; NaN if there is one.
+// Updates `moved`, the largest change of a potential; NaN if there is a NaN.
 inline void note_move(double next, double old, double& moved) {
   if (next == old || std::isnan(moved)) return;  // also where both are infinite
   const double distance = std::abs(next - old);
   moved = distance > moved || std::isnan(distance) ? distance : moved;
 }
 
-// A potential as a pair whose hi part lies on a grid.
+// Splits a potential into a pair whose hi part is on a grid.
 template <class Real>
 void split_potential(double v, double grid, Real& hi, Real& lo) {
   if (v == std::numeric_limits<double>::infinity()) v = 0;  // all of its costs are inf
@@ -105,14 +106,14 @@ void split_potential(double v, double grid, Real& hi, Real& lo) {
   lo = std::isfinite(v) ? static_cast<Real>(v - static_cast<double>(hi)) : Real(0);
 }
 
-// What the hi parts of a problem's potentials have in common.
+// The grid of the hi parts of a problem's potentials.
 struct PotentialGrid {
-  double unit;  // they are multiples of it
-  double most;  // and no larger than this
+  double unit;  // hi parts are multiples of it
+  double most;  // and at most this
 };
 
-// The potentials of both sides as pairs, the rows' with lambda. The hi parts lie on one grid, so coarse that
-// the sum of two is exact, also of two that are `room` times as large.
+// Splits the potentials of both sides into pairs; lambda is added to the rows. The grid of the hi parts is so
+// coarse that the sum of two is exact, even if they are `room` times as large.
 template <class Real>
 PotentialGrid split_all_potentials(CpuSide<Real>& rows, CpuSide<Real>& columns, double lambda, double room) {
   const auto finite = [](double v) { return std::isfinite(v) ? v : 0.0; };
@@ -126,13 +127,14 @@ PotentialGrid split_all_potentials(CpuSide<Real>& rows, CpuSide<Real>& columns, 
   return {unit, most};
 }
 
-// Exponentials that outlive their pass (absorbed potentials: Schmitzer, "Stabilized sparse scaling algorithms
-// for entropy regularized transport problems", SIAM J. Sci. Comput. 2019): e[i, j] = 2^t[i, j] at the
-// potentials below. While potentials stay near those, a pass multiplies rows and columns by what has changed.
+// Exponentials that are stored for later passes (absorbed potentials: Schmitzer, "Stabilized sparse scaling
+// algorithms for entropy regularized transport problems", SIAM J. Sci. Comput. 2019): e[i, j] = 2^t[i, j] at
+// the potentials below. While potentials stay near those, a pass multiplies rows and columns by the
+// exponentials of their changes.
 template <class Real>
 struct CpuKept {
-  Real* e = nullptr;          // (rows, padded columns); null: none are kept
-  Real* factors = nullptr;    // (padded columns): the columns' change, times the reference
+  Real* e = nullptr;          // (rows, padded columns); null: none are stored
+  Real* factors = nullptr;    // (padded columns): 2^(the column's change), times the reference
   double* rows_at = nullptr;  // with lambda
   double* columns_at = nullptr;
   bool valid = false;
@@ -140,12 +142,12 @@ struct CpuKept {
   [[nodiscard]] Real* row(int i, int column_count) const {
     return e + static_cast<std::ptrdiff_t>(i) * padded(column_count);
   }
-  // They are about to be made at these potentials.
+  // Called before they are computed at these potentials.
   void remember(const CpuSide<Real>& rows, const CpuSide<Real>& columns, double lambda) const {
     for (int i = 0; i < rows.count; ++i) rows_at[i] = rows.w[i] + lambda;
     std::copy_n(columns.w, columns.count, columns_at);
   }
-  // How many bits a logit has moved since, at most.
+  // The largest change of a logit since then, in bits.
   [[nodiscard]] double change(const CpuSide<Real>& rows, const CpuSide<Real>& columns, double lambda) const {
     double of_rows = 0, of_columns = 0;
     for (int i = 0; i < rows.count; ++i) note_move(rows.w[i] + lambda, rows_at[i], of_rows);

@@ -1,19 +1,19 @@
-// Sinkhorn on one problem of the batch, on a CPU. The kernels do what runs over a row; here is the iteration.
+// Sinkhorn's iteration on one problem of the batch, on a CPU. The kernels have the loops over a row.
 //
-// Logits leave the weights out: t = w + z + lambda - k c in bits, P = R 2^t. Sums carry the weights, so that
-// weights of any size, 0 too, are exact. `free` names log2(weight / sum) with the updated potential left out
-// of the sum (update.h). Potentials are float64 numbers; a pass over the costs gets them as pairs of Real
+// Logits do not contain the weights: t = w + z + lambda - k c in bits, P = R 2^t. Weights are factors in the
+// sums, so that weights of any size, including 0, are exact. `free` is log2(weight / sum) without the updated
+// potential in the sum (update.h). Potentials are float64; a pass over the costs gets them as pairs of Real
 // (cpu_kernel.h).
 //
-// A step is one sweep: a row's exponentials are summed, its potential follows, and its share of the column
-// sums is added while the exponentials are in cache. That is one exponential per element. The exponentials
-// stay within range while no potential moves by more than kCertified bits, and moves never grow from one step
-// to the next, because soft-min is non-expansive. Then they may also stay where they are for the next passes
-// (CpuKept), which have two multiply-adds per element.
+// A step is one sweep: a row's exponentials are summed, its potential is updated, and its part of the column
+// sums is added while the exponentials are in the cache. That is one exponential per element. Exponentials
+// are in range while no potential changes by more than kCertified bits; changes never grow from one step to
+// the next, because soft-min is non-expansive. Then exponentials may also be stored for the next passes
+// (CpuKept), which take two multiply-adds per element.
 //
-// Steps before that, and after a change of epsilon, find each row's largest logit while its costs are in
-// cache. Where that leaves a column's sum out of range, they find the largest logits of rows and columns in
-// passes of their own.
+// Earlier steps, and those after a change of epsilon, find each row's largest logit while its costs are in
+// the cache. If a column's sum is then out of range, they find the largest logits of rows and columns in
+// separate passes.
 #pragma once
 
 #include <algorithm>
@@ -29,9 +29,10 @@
 
 namespace warpalign::detail::transport {
 
-constexpr double kCertified = 60;     // bits
-constexpr double kRoom = 16;          // A row whose range is found on the way may grow by this factor.
-constexpr double kLargestRatio = 40;  // bits by which its new potential may exceed the one of its range
+constexpr double kCertified = 60;  // bits
+constexpr double kRoom =
+    16;  // factor by which the potential of a row may grow whose range is found within the pass
+constexpr double kLargestRatio = 40;  // bits by which its new potential may exceed that of its range
 
 template <class Real>
 struct CpuSolver {
@@ -49,30 +50,30 @@ struct CpuSolver {
   CpuColumnSums<Real> sums;
   double cost_scale = 1;
   double mass = 0;        // 0: not partial
-  double epsilon = 1;     // of the potentials at hand
+  double epsilon = 1;     // of the current potentials
   double lambda = 0;      // in bits
   double moved_rows = 0;  // the largest move of the last step, in bits
   double moved_columns = 0;
-  double moved_lambda = 0;  // by the last pass
-  double gap = 0;           // how far a followed sum is from its weight, at most
+  double moved_lambda = 0;  // change of lambda by the last pass
+  double gap = 0;           // the largest of CpuSide::gap()
   bool certified = false;
   bool all_weigh = true;  // no weight of the reference is 0
-  // Of the plan that finish() leaves: <C, P> and its mass, if they are wanted and the last pass made them.
+  // <C, P> and the mass of the plan after finish(), if they are requested and the last pass computed them.
   struct PlanSums {
     double linear = 0;
     double mass = 0;
-    bool wanted = false;  // not of partial transport, whose plan changes after the last pass
+    bool wanted = false;  // false for partial transport, whose plan changes after the last pass
     bool known = false;
   } plan_sums{};
 
-  // What a solve does, in this order: start(), any number of step(), finish().
+  // A solve is start(), any number of step(), finish(), in this order.
   void start() {
     remember(columns);
     find_range_of_columns();
     pass(false);
     update(columns, moved_columns);
   }
-  // Rows, then columns.
+  // Updates rows, then columns.
   void step() {
     remember(rows);
     remember(columns);
@@ -99,7 +100,7 @@ struct CpuSolver {
     update(rows, moved_rows);
   }
 
-  // Both sides from the old potentials, each averaged with its old value.
+  // Updates both sides from the old potentials, and averages each with its old value.
   void symmetric_step() {
     remember(rows);
     remember(columns);
@@ -108,7 +109,7 @@ struct CpuSolver {
     } else {
       find_range_of_columns();
       pass(false);
-      std::swap(columns.w, columns.old);  // rows see the old potentials, too
+      std::swap(columns.w, columns.old);  // rows also use the old potentials
       std::swap(columns.free, columns.spare);
       find_range_of_rows();
       pass(false);
@@ -118,8 +119,8 @@ struct CpuSolver {
     average(rows, moved_rows);
     average(columns, moved_columns);
     if (mass > 0) {
-      // Potentials moved on both sides: the mass of the plan takes a pass of its own, in range whatever they
-      // are.
+      // Both potentials have changed, so that the mass of the plan needs another pass, which finds its range
+      // first.
       std::swap(rows.w, rows.spare);
       find_range_of_rows();
       pass(false);
@@ -129,7 +130,7 @@ struct CpuSolver {
     certify();
   }
 
-  // The potentials stay what they are in units of the cost.
+  // Changes epsilon. Potentials stay the same in units of the cost.
   void set_epsilon(double to) {
     const double ratio = epsilon / to;
     for (int i = 0; i < rows.count; ++i) rows.w[i] *= ratio;
@@ -139,17 +140,17 @@ struct CpuSolver {
     certified = kept.valid = false;
   }
 
-  // How far a further step would move a potential, about, in bits.
+  // An estimate of the largest change of a potential by a further step, in bits.
   [[nodiscard]] double moved() const { return std::max({moved_rows, moved_columns, std::abs(moved_lambda)}); }
   [[nodiscard]] bool is_nan() const { return std::isnan(moved_rows) || std::isnan(moved_columns); }
   [[nodiscard]] double k() const { return kLog2E<double> * cost_scale / epsilon; }
 
-  // body(block, scratch) for every block of rows.
+  // Calls body(block, scratch) for every block of rows.
   template <class Body>
   void for_blocks(const Body& body) const {
     team->run(blocks(), [&](int block, int worker) { body(block, scratch[worker]); });
   }
-  // body(i) for every row of a block.
+  // Calls body(i) for every row of a block.
   template <class Body>
   void for_rows(int block, const Body& body) const {
     const int end = first_row(block + 1, blocks(), rows.count);
@@ -157,7 +158,7 @@ struct CpuSolver {
   }
   [[nodiscard]] int blocks() const { return blocks_of(rows.count); }
 
-  // Row i's costs and potentials. Costs that are not contiguous are copied, those of points made.
+  // Row i's costs and potentials. Costs that are not contiguous are copied, those of points are computed.
   LogitRow<Real> row_at(int i, const Scratch& own) const {
     const Real* const made =
         costs.is_made() ? made_costs(i, own) : costs.row(i, columns.count, *kernels, own.cost);
@@ -188,7 +189,7 @@ struct CpuSolver {
   }
 
   void begin_sums(int block) const { sums.begin(block, columns.count); }
-  // factor e[j] is added to column j's sum of the block.
+  // Adds factor e[j] to column j's sum of the block.
   void add_to_sums(int block, int i, const Real* e, double factor) const {
     kernels->accumulate(e, static_cast<Real>(factor), columns.count, sums.partial_of(block, columns.count));
     sums.added_row(block, i - first_row(block, blocks(), rows.count), columns.count);
@@ -197,7 +198,7 @@ struct CpuSolver {
   [[nodiscard]] double joined_sum(int j) const { return sums.joined(j, blocks(), columns.count); }
 
  private:
-  // Of points.
+  // Computes the costs of points.
   const Real* made_costs(int i, const Scratch& own) const {
     kernels->costs(points_at(i, own), own.cost);
     return own.cost;
@@ -205,7 +206,7 @@ struct CpuSolver {
 
   static void remember(Side& side) { std::copy_n(side.w, side.count, side.old); }
 
-  // Potentials with which every row's largest logit is about 0.
+  // Finds potentials at which every row's largest logit is about 0.
   void find_range_of_rows() {
     std::fill_n(rows.w, rows.count, 0.0);
     split_potentials();
@@ -241,20 +242,21 @@ struct CpuSolver {
     update(rows, moved_rows);
   }
 
-  // How a pass gets its exponentials: made of the costs, in the potentials' range or, row by row, in the one
-  // that is found on the way; made and kept; or kept by an earlier pass.
+  // The source of a pass's exponentials: computed from the costs, at the potentials (kMade) or relative to
+  // each row's largest logit (kRanged); computed and stored (kStored); or stored by an earlier pass (kKept).
   enum class Exponentials { kMade, kRanged, kStored, kKept };
 
-  // The exponentials of a row, of columns with the reference of their sum, at the row's potential `at`.
+  // The exponentials of a row at the potential `at`, and the references of the columns in its sum.
   struct Row {
     const Real* e;
     double at;
     double sum;
-    const Real* cost = nullptr;  // of kRanged
+    const Real* cost = nullptr;  // used with kRanged
   };
 
-  // `free` of both sides, by one exponential per element. With updates_rows columns see the new rows. false:
-  // something is out of range, which kRanged alone can be, and only `free` has changed.
+  // Computes `free` of both sides, with one exponential per element. With updates_rows columns use the new
+  // rows. Returns false if a sum is out of range, which is possible only with kRanged; only `free` has
+  // changed then.
   bool pass(bool updates_rows, Exponentials from = Exponentials::kMade) {
     const bool ranged = from == Exponentials::kRanged;
     if (ranged && !all_weigh) return false;
@@ -299,7 +301,7 @@ struct CpuSolver {
     return {e, kept.rows_at[i] - lambda, kernels->weighted_sum(e, kept.factors, columns.count)};
   }
 
-  // The last pass has no columns' sums. Those of its plan lie in their place.
+  // The last pass needs no column sums, whose memory has those of the plan.
   void add_to_plan_sums(int block, int i, const Row& row, double ratio) const {
     if (!plan_sums.wanted) return;
     const double factor = static_cast<double>(rows.reference[i]) * ratio;
@@ -313,7 +315,7 @@ struct CpuSolver {
     plan_sums.known = plan_sums.wanted;
   }
 
-  // With a potential at which the largest logit is about 0. One beyond the grid becomes NaN.
+  // Row i at a potential at which its largest logit is about 0; NaN if that is beyond the grid.
   Row ranged_row(int i, const Scratch& own, const PotentialGrid& grid) const {
     LogitRow<Real> row = row_at(i, own);
     row.w_hi = row.w_lo = 0;
@@ -331,9 +333,9 @@ struct CpuSolver {
     return true;
   }
 
-  // A pass of which certify() said that exponentials are in range. Those that are kept have lost what was
-  // below the smallest number, 2^-126. It would now count for 2^(-126 + change + move), in sums of at least
-  // 2^-gap or 2^-move. With moves of at most kCertified / 4 bits, digits are lost from the 50th on.
+  // A pass for which certify() has found that exponentials are in range. Stored exponentials below 2^-126
+  // have become 0. With the changes since, they would be at most 2^(-126 + change + move), in sums of at
+  // least 2^-gap or 2^-move. With moves of at most kCertified / 4 bits, the relative error is below 2^-50.
   void certified_pass(bool updates_rows) {
     const double moves = moved();
     if (kept.valid && kept.change(rows, columns, lambda) + moves + gap <= kCertified) {
@@ -366,8 +368,8 @@ struct CpuSolver {
     }
   }
 
-  // Of partial transport: lambda makes the plan's mass right. A side's `free` has the sums that it takes, in
-  // bits: they are below any number where costs are far above epsilon.
+  // For partial transport: sets lambda to give the plan its mass. Sums are taken as logarithms, from the
+  // side's `free`, because they may underflow if costs are far above epsilon.
   void move_mass(const Side& side) {
     if (!(mass > 0)) return;
     const auto bits = [&](int i) {
@@ -384,8 +386,8 @@ struct CpuSolver {
     lambda += moved_lambda;
   }
 
-  // Sums of the next pass lie within 2^kCertified of the weights: no potential moves far, and none of a
-  // relaxed side is far from the one at which its sum would be the weight.
+  // Finds out whether the sums of the next pass are within a factor of 2^kCertified of the weights: no
+  // potential changes much, and on a relaxed side none is far from that at which its sum would be the weight.
   void certify() {
     gap = std::max(rows.gap(), columns.gap());
     certified = moved_rows <= kCertified && moved_columns <= kCertified && gap <= kCertified;

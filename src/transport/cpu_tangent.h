@@ -1,5 +1,5 @@
-// The plan at fixed potentials, and how it moves along tangents of the inputs and of the potentials: one pass
-// over the costs for the rows, one for the columns with the sides exchanged.
+// The plan, and its derivative along tangents of the inputs and of the potentials: one pass over the costs
+// for the rows, one for the columns with the sides exchanged.
 //
 //   P = ra rb e,  e = exp(t),  t = (f + g + lambda - C) / epsilon
 //   dt = (df + dg + dlambda - dC) / epsilon - t depsilon / epsilon
@@ -17,15 +17,15 @@
 
 namespace warpalign::detail::transport {
 
-// How one side moves, and what comes of it. Arrays have padded(count) elements.
+// One side's tangents, and the derivatives of its sums. Arrays have padded(count) elements.
 template <class Real>
 struct SideTangent {
-  double* potential = nullptr;  // of f or g, in units of the cost, without lambda's
-  double* weight = nullptr;     // of a or b
+  double* potential = nullptr;  // tangent of f or g, in units of the cost, without that of lambda
+  double* weight = nullptr;     // tangent of a or b
   double* ratio = nullptr;      // sum of the row without its own weight
   double* ratio_moved = nullptr;
-  Real* points = nullptr;   // (dim, padded), as CpuSide::points; of the cosine: of the unit vectors
-  Real* lengths = nullptr;  // of the cosine: of the vectors' lengths
+  Real* points = nullptr;   // (dim, padded), as CpuSide::points; for the cosine, tangents of the unit vectors
+  Real* lengths = nullptr;  // for the cosine, tangents of the vectors' lengths
 };
 
 // The scratch memory of one worker, besides CpuScratch.
@@ -37,7 +37,7 @@ struct TangentScratch {
   double* moved;  // (dim)
 };
 
-// Sums over the whole plan, scaled costs.
+// Sums over the whole plan; costs are scaled.
 struct TangentTotals {
   double mass = 0;
   double mass_moved = 0;
@@ -52,14 +52,14 @@ struct CpuTangents {
   TangentScratch<Real>* scratch = nullptr;
   SideTangent<Real> rows{};
   SideTangent<Real> columns{};
-  const Real* cost = nullptr;  // tangent of the given costs, problem b's
+  const Real* cost = nullptr;  // tangent of problem b's given costs
   std::int64_t cost_row_stride = 0;
   std::int64_t cost_column_stride = 0;
-  double lambda = 0;  // of lambda, in units of the cost
+  double lambda = 0;  // tangent of lambda, in units of the cost
   double epsilon = 0;
   double log_scale = 0;
 
-  // What a pass over the rows writes; null: not wanted.
+  // The outputs of a pass over the rows. Each may be null.
   struct Wanted {
     Real* grad_points = nullptr;  // (rows, dim)
     Real* grad_cost = nullptr;    // (rows, stride)
@@ -147,7 +147,7 @@ struct CpuTangents {
     }
   }
 
-  // moved.cost; false: nothing moves them.
+  // Computes moved.cost. Returns false if it is 0.
   bool find_cost_tangents(int i, const Real* costs, const CpuScratch<Real>& own,
                           const TangentScratch<Real>& moved) const {
     const auto& s = problem.solver;
@@ -185,7 +185,7 @@ struct CpuTangents {
     }
   }
 
-  // Of the cosine, gradient G = sum P v: the gradient by x = |x| u is (<G, u> u - G) / |x|.
+  // For the cosine, with G = sum P v: the gradient with respect to x = |x| u is (<G, u> u - G) / |x|.
   void through_unit_length(int i, const CpuScratch<Real>& own, const TangentScratch<Real>& moved) const {
     const auto& s = problem.solver;
     const int dim = s.costs.dim;

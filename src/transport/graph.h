@@ -1,4 +1,4 @@
-// The entry points behind warpalign/neighbor_graph.h. Arguments have been checked by api_graph.cpp.
+// The entry points of warpalign/neighbor_graph.h. api_graph.cpp has checked the arguments.
 #pragma once
 
 #include "warpalign/neighbor_graph.h"
@@ -18,7 +18,7 @@ Status farthest_landmarks_cpu(const GraphView&, std::int32_t count, std::int32_t
                               void* distances, Workspace);
 std::size_t farthest_landmarks_cpu_workspace_bytes(const GraphView&);
 
-// On the execution's stream; pointers are the device's.
+// Enqueued on the execution's stream; pointers are to device memory.
 Status knn_graph_cuda(const KnnProblem&, const KnnOutputs&, Workspace, const Execution&);
 std::size_t knn_graph_cuda_workspace_bytes(const KnnProblem&);
 

@@ -1,14 +1,14 @@
-// Neighbourhood graphs and shortest paths in float64, straight from their definitions: for tests.
+// Neighbourhood graphs and shortest paths in float64, direct implementations of their definitions, for tests.
 #pragma once
 
 #include <vector>
 
 namespace warpalign::detail::transport::reference {
 
-// lengths[i n + j]: of the edge from i to j; inf: none.
+// lengths[i n + j]: length of the edge from i to j; inf: no edge.
 using Matrix = std::vector<double>;
 
-// The graph of points (n, dim): i and j are joined where one is among the k nearest of the other.
+// The graph of points (n, dim): i and j are joined if one is among the k nearest of the other.
 Matrix knn_graph(const std::vector<double>& points, int n, int dim, int k);
 
 // The same with the edges of the shortest forest that joins its components (Kruskal's algorithm).

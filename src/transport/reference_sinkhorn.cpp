@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// ln sum exp; of nothing but -inf it is -inf.
+// ln sum exp; -inf if all elements are -inf.
 double log_sum_exp(const std::vector<double>& v) {
   const double top = *std::max_element(v.begin(), v.end());
   if (top == -kInf) return -kInf;
@@ -40,8 +40,7 @@ struct Solver {
     return cost[i * m + j] == kInf ? -kInf : w[i] + z[j] + lambda - cost[i * m + j] / epsilon;
   }
 
-  // The update of the public header. free: ln(weight / sum) with the potential itself left out, which is w +
-  // delta.
+  // The update of the public header. free: ln(weight / sum) without the potential itself, which is w + delta.
   [[nodiscard]] double updated(double free, double rho) const {
     if (options.mass > 0) return std::min(0.0, free);
     if (rho == kInf) return free;
@@ -101,7 +100,7 @@ struct Solver {
   }
 };
 
-// What a side adds to the dual, for potential f and weight a; its derivative by a is slope.
+// A side's part of the dual, for potential f and weight a; slope is its derivative with respect to a.
 struct Conjugate {
   double value;
   double slope;
@@ -131,7 +130,8 @@ SinkhornAnswer sinkhorn(const std::vector<double>& cost, const std::vector<doubl
   const double epsilon = s.epsilon;
   answer.plan.resize(s.n * s.m);
   std::vector<double> row(s.n, 0), column(s.m, 0);
-  // Sums of P over its own weight, which a weight of 0 has too: R = a b^T moves with the weight.
+  // Sums of P over the row's own weight, also defined for a weight of 0, because R = a b^T depends on the
+  // weight.
   std::vector<double> row_ratio(s.n, 0), column_ratio(s.m, 0);
   double sum_p = 0, sum_r = 0, sum_a = 0, sum_b = 0;
   for (std::size_t i = 0; i < s.n; ++i) {

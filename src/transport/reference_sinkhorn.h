@@ -1,5 +1,5 @@
-// Float64 scalar Sinkhorn, written to be obviously right: what every test compares with. It allocates; it is
-// not part of the library.
+// Float64 scalar Sinkhorn, a direct implementation of the definition. Tests compare with it. It allocates,
+// and is not part of the library.
 #pragma once
 
 #include <limits>
@@ -24,12 +24,12 @@ struct SinkhornOptions {
 struct SinkhornAnswer {
   std::vector<double> f, g;  // with mass, f contains lambda
   std::vector<double> plan;  // (n, m)
-  double primal;             // the objective of the plan; of a hard side without its indicator
+  double primal;             // the objective of the plan, without the indicator of a hard side
   double dual;               // the objective's dual at f, g
   double linear;             // <C, P>
   double grad_epsilon;       // KL(P | R)
   std::vector<double> grad_a, grad_b;
-  double error;  // the largest move of a further update, over epsilon
+  double error;  // the largest change of a potential by a further update, over epsilon
 };
 
 // cost (n, m), row-major, scaled already.

@@ -1,4 +1,4 @@
-// The one update of a potential, and what a side adds to the objective's dual: every path uses these.
+// The update of a potential, and a side's part of the objective's dual, for all paths.
 //
 // Potentials are in bits: w = f log2(e) / epsilon. Equations: warpalign/sinkhorn.h.
 #pragma once
@@ -15,13 +15,13 @@ namespace warpalign::detail::transport {
 // log2(2^a + 2^b), of any magnitude. -infinity stands for 0.
 [[nodiscard]] WARPALIGN_ANYWHERE inline double sum_in_bits(double a, double b) {
   const double top = std::max(a, b);
-  if (std::isinf(top)) return top > 0 ? top : a + b;  // NaN stays
+  if (std::isinf(top)) return top > 0 ? top : a + b;  // NaN stays NaN
   return top + std::log2(std::exp2(a - top) + std::exp2(b - top));
 }
 
-// The sums of the weights of balanced transport agree within this share of the larger one. Rounding of
-// float32 weights, and of their sum in any order, stays below it up to some millions of points: n weights of
-// 1 / n differ from 1 by 2^-24 at most, normalised ones by about sqrt(n) 2^-24.
+// The largest relative difference of the sums of weights in balanced transport. It covers the rounding of
+// float32 weights, and of their sum in any order, up to some millions of points: n weights of 1 / n differ
+// from 1 by at most 2^-24, normalised ones by about sqrt(n) 2^-24.
 constexpr double kSumTolerance = 1e-4;
 
 // false with NaN.
@@ -29,7 +29,7 @@ constexpr double kSumTolerance = 1e-4;
   return std::abs(a - b) <= kSumTolerance * std::max(a, b);
 }
 
-// A mass that equals a sum of weights may lie a few units in the last place above it.
+// A mass that equals a sum of weights may exceed it by a few units in the last place.
 template <class Real>
 constexpr double sum_slack() {
   return 64 * static_cast<double>(std::numeric_limits<Real>::epsilon());
@@ -40,22 +40,22 @@ constexpr double sum_slack() {
   return std::isfinite(v) ? error : std::abs(v);
 }
 
-// How a side is tied to its weights.
+// The constraint or penalty on a side's marginal.
 struct Marginal {
-  bool partial = false;  // sums at most the weights
+  bool partial = false;  // the sums are at most the weights
   double strength = std::numeric_limits<double>::infinity();
 
-  // The new w, for an epsilon. free: log2(weight / sum) with the potential itself left out of the sum.
+  // The new w. free: log2(weight / sum) without the potential itself in the sum.
   [[nodiscard]] WARPALIGN_ANYWHERE double updated(double free, double epsilon) const {
     if (partial) return std::min(0.0, free);
     if (std::isinf(strength)) return free;
     return strength == 0 ? 0.0 : strength / (strength + epsilon) * free;
   }
 
-  // How far a further update would move w, in bits. sum: of the plan, over its own weight in the reference;
-  // target: log2(weight / that weight). A point with an infinite potential has no sum. A sum of 0 is too
-  // small for its format: on a relaxed side that may be right, on a hard one the potential is far from its
-  // place.
+  // The change of w by a further update, in bits. sum: that of the plan, over the point's weight in the
+  // reference; target: log2(weight / that weight). A point with an infinite potential has no sum. A sum of 0
+  // has underflowed: on a relaxed side that may be correct, on a hard one the potential is far from its
+  // solution.
   [[nodiscard]] WARPALIGN_ANYWHERE double move_left(double w, double target, double sum,
                                                     double epsilon) const {
     if (std::isinf(w)) return 0.0;
@@ -65,16 +65,15 @@ struct Marginal {
 
   [[nodiscard]] WARPALIGN_ANYWHERE bool is_hard() const { return !partial && std::isinf(strength); }
 
-  // Whether sums far from the weights matter: where they do not, a sum may be too small for its number
-  // format.
+  // Whether the potential depends on the sum. If not, a sum that underflows does no harm.
   [[nodiscard]] WARPALIGN_ANYWHERE bool follows_sums() const { return !partial && strength > 0; }
 
-  // d dual / d weight at potential f, without the reference measure's part.
+  // d dual / d weight at potential f, without the part of the reference measure.
   [[nodiscard]] WARPALIGN_ANYWHERE double slope(double f) const {
     if (partial || std::isinf(strength)) return f;
     return strength == 0 ? 0.0 : strength * -std::expm1(-f / strength);
   }
-  // What the side adds to the dual.
+  // The side's part of the dual.
   [[nodiscard]] WARPALIGN_ANYWHERE double conjugate(double f, double weight) const {
     return weight == 0 ? 0.0 : slope(f) * weight;
   }

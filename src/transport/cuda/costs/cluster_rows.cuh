@@ -1,8 +1,8 @@
-// Sums of a pass over rows of float64 costs, which stream through shared memory. A row belongs to kBlocks
-// blocks of a cluster: each has a part of its columns. So a fused sweep has rows that are kBlocks times as
-// long as one block's registers hold: the blocks tell each other their parts of a row's sum.
+// Sums of a pass over rows of float64 costs, which stream through shared memory. A cluster of kBlocks blocks
+// owns a row; each block owns a part of its columns. The blocks exchange their parts of a row's sum, so that
+// a fused sweep handles rows kBlocks times as long as one block's registers hold.
 //
-// A row's message is on its way while the next row's exponentials are made.
+// A row's message is in flight while the next row's exponentials are computed.
 #pragma once
 
 #include <cstring>
@@ -47,7 +47,7 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
   using Stream = RowStream<double, double, Base::kPadded, kWidth, kStages>;
   static constexpr int kPadded = Base::kPadded;
   static constexpr int kMostRows = Stream::kMostRows;
-  static constexpr int kSlots = 4;  // a message stays until its readers have surely read it
+  static constexpr int kSlots = 4;  // so many that a slot is reused only after its readers have read it
 
   struct alignas(16) Pair {
     double v[2];
@@ -68,7 +68,7 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
     return *reinterpret_cast<Shared*>(cuda::dynamic_shared() + kScratchBytes);
   }
 
-  // `whole`: so many columns are not of the tail, which is column `tail` of one thread.
+  // The first `whole` columns are not in the tail. The tail is column `tail`, which one thread owns.
   __device__ __forceinline__ void load_columns(const Pass& pass, int begin, int whole, int tail) const {
     constexpr int kTogether = 8;
     static_assert(kColumns % kTogether == 0);
@@ -108,7 +108,7 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
     __syncthreads();
   }
 
-  // One thread. What the other block of the cluster needs of row n.
+  // Called by one thread: sends this block's part of row n's sum to the other block of the cluster.
   static __device__ __forceinline__ void tell(int n, double own) {
     Shared& s = shared();
     const int slot = n % kSlots, other = 1 - cuda::cluster_rank();
@@ -118,7 +118,7 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
     cuda::send_message(cuda::cluster_address(s.messages[slot], other), words,
                        cuda::cluster_address(&s.boxes[slot], other));
   }
-  // The row's whole sum, in the same order in both blocks.
+  // The row's whole sum, added in the same order in both blocks.
   static __device__ __forceinline__ double sum_of_both(int n, double own) {
     Shared& s = shared();
     cuda::mailbox_wait(&s.boxes[n % kSlots], n / kSlots);
@@ -141,7 +141,7 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
     const double k = pass.k, lambda = pass.lambda;
     double* const row_sums = rows_.partials(segment) + first;
 
-    __syncthreads();  // whatever was in shared memory has been used
+    __syncthreads();  // no thread reads the earlier contents of shared memory any more
     if (updates && place == 0) {
       for (cuda::Mailbox& box : s.boxes) cuda::mailbox_init(&box);
     }
@@ -156,7 +156,7 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
       const int last = min(rows, round + kMostRows);
       stream.load_tails(round, last, count);
       load_rows(pass, first + round, last - round);
-      // Row n is made in step n, and goes to the columns' sums in step n + 1.
+      // Step n computes the exponentials of row n, and adds those of row n - 1 to the columns' sums.
       for (int n = round; n <= last; ++n) {
         double next[kColumns], tail_next = 0, made = 0;
         if (n < last) {
@@ -196,7 +196,7 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
         for (int c = 0; c < kColumns; ++c) e[c] = next[c];
       }
       if (makes_columns) add(acc, tail, tail_acc, row_group, begin, whole, round == 0);
-      __syncthreads();  // the rows' numbers have been read
+      __syncthreads();  // no thread reads the rows' numbers any more
     }
     if (updates) {
       cuda::cluster_sync();

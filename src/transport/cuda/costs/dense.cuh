@@ -2,11 +2,11 @@
 //
 //   t[i,j] = w[i] + lambda + z[j] - k C[i,j],   row sum = sum_j b[j] 2^t,   column sum = sum_i a[i] 2^t
 //
-// A thread has its columns for a whole part of the rows: their potentials lie in shared memory, their sums in
-// registers. A row's costs are copied to shared memory while the row before is worked on: copies arrive in
-// groups that a thread waits for one by one, where loads into registers would wait for the latest one. A
-// row's exponentials stay in registers from its sum to the columns' sums: so a fused sweep updates the row in
-// between, and needs one read and one exponential of an element for a whole iteration.
+// A thread owns its columns for a whole part of the rows: their potentials are in shared memory, their sums
+// in registers. A row's costs are copied to shared memory during the previous row, asynchronously and in
+// groups, for which a thread waits one by one (loads into registers would all wait for the latest one). A
+// row's exponentials stay in registers from the row's sum to the columns' sums. A fused sweep updates the row
+// in between, so that a whole iteration takes one read and one exponential per element.
 #pragma once
 
 #include "cuda/numbers/math.cuh"
@@ -17,22 +17,22 @@ namespace warpalign::detail::transport {
 
 enum class PassKind { kSums, kLargest, kEvaluate };
 
-// What a pass is to do.
+// The arguments of a pass.
 struct Pass {
-  bool rows;                 // make the rows' sums
-  bool columns;              // make the columns' sums
-  bool updates_rows;         // columns see the rows as an update leaves them
+  bool rows;                 // compute the rows' sums
+  bool columns;              // compute the columns' sums
+  bool updates_rows;         // the columns' sums use the updated potentials of the rows
   const double* rows_at;     // potentials; null: 0
   const double* columns_at;  // potentials; null: 0
   double lambda;
   double largest;  // bound of the potentials' magnitudes
-  double rounder;  // of the potentials
+  double rounder;  // rounds potentials to their grid
   double k;        // log2(e) cost_scale / epsilon
   double epsilon;
-  bool is_nan;  // kEvaluate: the plan becomes NaN
+  bool is_nan;  // kEvaluate: write NaN as the plan
 };
 
-// Sums over the plan, of one thread; joined: of all.
+// Sums over the plan, of one thread or, after joining, of all.
 struct PlanSums {
   double linear = 0;  // sum P C, C not scaled
   double logits = 0;  // sum P t
@@ -44,8 +44,8 @@ struct PlanSums {
 };
 
 __device__ __forceinline__ float exp2_of(float x) { return cuda::exp2_fast(x); }
-// 2^x, with an error of at most 1.1 * 2^-53 of it; 0 below 2^-1022. No branch: a thread's numbers go side by
-// side, where the library's exp2() makes one after the other.
+// 2^x with a relative error of at most 1.1 * 2^-53; 0 below 2^-1022. Without branches, so that a thread's
+// numbers are computed in parallel, which the library's exp2() prevents.
 __device__ __forceinline__ double exp2_of(double x) {
   constexpr double kRounder = 0x1.8p52;
   const double t = x > 1024 ? 1024.0 : x < -1023 ? -1023.0 : x;  // NaN stays
@@ -85,8 +85,8 @@ __device__ __forceinline__ double exp2_in(double x) {
   return ldexp(static_cast<double>(cuda::exp2_fast(static_cast<float>(x - whole))), static_cast<int>(whole));
 }
 
-// kWidth threads have a row, kColumns of its columns each: a warp, or the whole block. Stored: what costs are
-// in memory, Real or Float16.
+// kWidth threads, a warp or the whole block, own a row, each of them kColumns columns. Stored: the type of
+// costs in memory, Real or Float16.
 template <class Real_, int kColumns, int kWidth, class Stored = Real_>
 class Dense {
  public:
@@ -110,17 +110,16 @@ class Dense {
     return dense_shared_bytes<Real, Stored>(kShape, layout.threads);
   }
 
-  // What a solve needs of the costs before its first pass. take_extent(): the largest that a thread has
-  // returned.
+  // Called before the first pass of a solve. take_extent() gets the largest result of all threads.
   __device__ __forceinline__ float prepare() const { return 0; }
   __device__ __forceinline__ void take_extent(float) const {}
   __device__ __forceinline__ void write_gradients(const Pass&) const {}
 
-  // Whether one pass can update rows and make the columns' sums.
+  // Whether one pass can update rows and compute the columns' sums.
   [[nodiscard]] __device__ __forceinline__ bool sweeps() const { return p_.layout.sweeps(); }
 
-  // All threads of the team. The sums are there behind the team's next barrier. One copy of this code for
-  // all callers: it is nearly the whole kernel.
+  // Called by all threads of the team. The sums can be read after the team's next barrier. Not inlined,
+  // because it is nearly the whole kernel.
   template <PassKind kKind>
   __device__ __attribute__((noinline)) void run(const Pass& pass, PlanSums& sums) const {
     const int segments = p_.layout.segments;
@@ -134,12 +133,12 @@ class Dense {
   static constexpr bool kHalf = sizeof(Stored) < sizeof(Real);
   static constexpr bool kPairs = sizeof(Real) == 4;
   static constexpr int kPadded = kShape.columns();
-  static constexpr int kGroup = kColumns < 8 ? kColumns : 8;  // columns that are copied together
+  static constexpr int kGroup = kColumns < 8 ? kColumns : 8;  // columns of a group of copies
   static constexpr int kWords = kColumns / Word::kCosts;
   static constexpr int kGroupWords = kGroup / Word::kCosts;
-  static constexpr int kMostRounds = 128;  // rows that a thread adds up before they go to memory
+  static constexpr int kMostRounds = 128;  // the most rows that a thread sums before it writes to memory
 
-  // The column of the segment that a thread has as its c-th one.
+  // The column of the segment that is a thread's c-th one.
   [[nodiscard]] static __device__ __forceinline__ int column(int c, int place) {
     constexpr int kCosts = Word::kCosts;
     return (c / kCosts * kWidth + place) * kCosts + c % kCosts;
@@ -149,13 +148,14 @@ class Dense {
     return static_cast<Real>(-CUDART_INF);
   }
 
-  // The numbers of a segment's columns in shared memory, and the room where warps join their sums.
+  // The numbers of a segment's columns in shared memory, and the memory in which warps join their sums.
   struct Columns {
     Real* hi;
     Real* lo;
     Real* weight;
     Real* exchange;
-    typename Word::Type* costs;  // (words, threads): each thread has the row ahead in its own words
+    typename Word::Type*
+        costs;  // (words, threads): costs of the next row; a thread reads and writes only its own words
   };
   [[nodiscard]] __device__ __forceinline__ Columns columns() const {
     auto* const first = reinterpret_cast<Real*>(cuda::dynamic_shared() + kScratchBytes);
@@ -167,7 +167,7 @@ class Dense {
 
   __device__ __forceinline__ void load_columns(const Pass& pass, int begin, int count) const {
     const Columns to = columns();
-    __syncthreads();  // whatever was there has been used
+    __syncthreads();  // no thread reads the earlier contents any more
     for (int j = static_cast<int>(threadIdx.x); j < kPadded; j += static_cast<int>(blockDim.x)) {
       Potential<Real> z{0, 0};
       Real weight = 0;
@@ -182,13 +182,13 @@ class Dense {
     __syncthreads();
   }
 
-  // What a row's threads need of it, loaded ahead.
+  // The numbers of a row, loaded in advance.
   struct Row {
     double at;
     Real weight;
   };
 
-  // Joins a number of all threads of a row; the result is everybody's.
+  // Joins a number over all threads of a row. All of them get the result.
   template <bool kLargest>
   __device__ __forceinline__ Real joined(Real v, int& parity) const {
     const auto join = [](Real a, Real b) { return kLargest ? larger(a, b) : a + b; };
@@ -196,7 +196,7 @@ class Dense {
     if constexpr (kShape.warp_rows()) return v;
     auto* const places =
         reinterpret_cast<Real*>(cuda::dynamic_shared() + kMostWarps * kRecordBytes) + parity * kMostWarps;
-    parity ^= 1;  // so that one barrier of the block is enough
+    parity ^= 1;  // alternates, so that one barrier of the block is enough
     if (threadIdx.x % 32 == 0) places[threadIdx.x / 32] = v;
     __syncthreads();
     Real parts[4];
@@ -207,8 +207,8 @@ class Dense {
     return join(join(parts[0], parts[1]), join(parts[2], parts[3]));
   }
 
-  // The factor of a row's exponentials in the columns' sums: its weight in the reference, times 2^(its move).
-  // sum: the row's, positive and finite.
+  // The factor of a row's exponentials in the columns' sums: its weight in the reference, times 2^(the change
+  // of its potential). sum: the row's sum, positive and finite.
   [[nodiscard]] __device__ __forceinline__ Real moved_factor(const Pass& pass, double at, double weight,
                                                              Real sum) const {
     const double reference = rows_.reference(weight);
@@ -231,7 +231,7 @@ class Dense {
     const int group = static_cast<int>(threadIdx.x) / kWidth;
     const int groups = static_cast<int>(blockDim.x) / kWidth;
     const int end = p_.layout.first_row(row_group + 1, rows_.count);
-    // What the loop needs, out of memory that its stores might change as far as the compiler knows.
+    // Local copies, because the compiler must assume that the loop's stores change the originals.
     const bool makes_rows = pass.rows, makes_columns = pass.columns, product = rows_.product;
     [[maybe_unused]] const bool updates = pass.updates_rows;
     [[maybe_unused]] const bool is_hard = !rows_.marginal.partial && isinf(rows_.marginal.strength);
@@ -251,7 +251,7 @@ class Dense {
 
     const int threads = static_cast<int>(blockDim.x);
     typename Word::Type* const own_costs = z.costs + threadIdx.x;
-    // Behind the last row its costs are copied once more.
+    // After the last row its costs are copied again.
     const auto row_of = [&](int i) { return costs + min(i, end - 1) * row_stride; };
     const auto copy = [&](int word, const Stored* from) {
       const int left = count - column(word * Word::kCosts, place);
@@ -277,7 +277,7 @@ class Dense {
 
     bool is_first = true;
     int parity = 0;
-    // The rows of a round are one of every group. A block's warps have the same rounds.
+    // A round has one row of every group. All warps of a block have the same number of rounds.
     for (int round = first; round < end || is_first; round += groups * kMostRounds) {
       Real acc[kColumns];
 #pragma unroll
@@ -361,10 +361,10 @@ class Dense {
       if (makes_columns) add<kLargest>(acc, z, row_group, begin, count, is_first);
       is_first = false;
     }
-    cuda::await_copies();  // the next task's go to the same places
+    cuda::await_copies();  // the next task's copies use the same memory
   }
 
-  // Puts the columns' sums of some rows to those of the rows before.
+  // Adds the columns' sums of some rows to those of the earlier rows.
   template <bool kLargest>
   __device__ __forceinline__ void add(const Real (&acc)[kColumns], const Columns& z, int row_group, int begin,
                                       int count, bool is_first) const {

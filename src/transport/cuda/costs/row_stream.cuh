@@ -1,11 +1,11 @@
-// Rows of costs come to shared memory, some of them ahead. A row comes by one bulk copy: no register holds a
-// cost on the way, and no instruction of a loop over the row makes an address. Warps need not be at the same
-// row: each tells its part of a row's sum when it has read the row. When all have, the sum is known and the
-// row's place is free.
+// A stream of rows of costs through a ring of kStages places in shared memory. A row is copied by one bulk
+// copy, which needs no registers and no address arithmetic. Warps may be at different rows: each publishes
+// its part of a row's sum when it has read the row. When all have, the sum is complete and the row's place is
+// free.
 //
-// A bulk copy begins and ends at multiples of 16 bytes. It begins up to 15 bytes in front of the row, and
-// ends within it: a row's last kTail costs are not in shared memory. Costs with gaps between them are copied
-// one by one.
+// A bulk copy begins and ends at multiples of 16 bytes. It begins up to 15 bytes before the row, and ends
+// within it: a row's last kTail costs are not copied with it. Costs that are not contiguous are copied one by
+// one.
 //
 // Compute capability 9.0 and later.
 #pragma once
@@ -25,16 +25,17 @@ inline constexpr bool kHasRowStreams = true;
 #endif
 
 // kWidth threads, which are the block, read rows of up to kColumns costs. Thread t reads the costs t,
-// t + kWidth, t + 2 kWidth, ... There are kStages places. Real: of a row's sum.
+// t + kWidth, t + 2 kWidth, ... Real: the type of a row's sum.
 template <class Stored, class Real, int kColumns, int kWidth, int kStages>
 class RowStream {
  public:
   static constexpr int kWarps = kWidth / 32;
   static constexpr int kAligned = 16 / sizeof(Stored);
   static constexpr int kTail = kAligned - 1;
-  // A warp is at most one row ahead of another, and adds a row's parts up a row later: they stay so long.
+  // A warp is at most one row ahead of another, and sums a row's parts one row later, so that parts are
+  // stored for kPartSlots rows.
   static constexpr int kPartSlots = 4;
-  static constexpr int kMostRows = 128;  // whose tails are in shared memory
+  static constexpr int kMostRows = 128;  // the most rows whose tails are in shared memory
   static_assert(kStages >= 2 && kStages <= kWarps);
 
   struct Shared {
@@ -42,11 +43,11 @@ class RowStream {
     alignas(16) Real parts[kPartSlots][kWarps];
     Stored tails[kMostRows][kTail];
     cuda::TransferBarrier arrived[kStages];
-    cuda::TransferBarrier read[2];  // of rows of even and of odd numbers
+    cuda::TransferBarrier read[2];  // for even and for odd rows
   };
 
-  // All threads come, when nobody uses the memory any more. Asks for the first rows. `count`: the costs of a
-  // row but for its tail.
+  // Called by all threads, when no thread uses the memory any more. Starts to copy the first rows. `count`:
+  // the number of a row's costs without its tail.
   __device__ __forceinline__ RowStream(Shared& shared, const Stored* costs, std::int64_t row_stride,
                                        std::int64_t stride, int rows, int count)
       : s_(shared), costs_(costs), row_stride_(row_stride), stride_(stride), rows_(rows), count_(count) {
@@ -55,7 +56,7 @@ class RowStream {
       for (cuda::TransferBarrier& barrier : s_.read) cuda::transfer_init<kWarps>(&barrier);
       cuda::transfer_fence();
     }
-    // Behind the rows are numbers, whatever was there before.
+    // The memory after the rows must have finite numbers.
     for (int stage = 0; stage < kStages; ++stage) {
       for (int j = count_ + static_cast<int>(threadIdx.x); j < kColumns + kAligned; j += kWidth) {
         s_.rows[stage][j] = Stored{};
@@ -70,8 +71,8 @@ class RowStream {
     }
   }
 
-  // All threads come. Brings the tails of rows begin ... end - 1 together, at most kMostRows. A wait of the
-  // block comes behind it. Loads a row ahead would take longer than a row.
+  // Called by all threads, followed by a barrier of the block. Loads the tails of rows begin ... end - 1, at
+  // most kMostRows, together: the latency of a load is longer than a row.
   __device__ __forceinline__ void load_tails(int begin, int end, int count) const {
     for (int k = static_cast<int>(threadIdx.x); k < (end - begin) * kTail; k += kWidth) {
       const int n = begin + k / kTail, j = count_ + k % kTail;
@@ -79,7 +80,7 @@ class RowStream {
     }
   }
 
-  // Waits for the next row, the first one at first. Returns this thread's first cost.
+  // Waits for the next row. Returns the address of this thread's first cost.
   [[nodiscard]] __device__ __forceinline__ const Stored* next() {
     cuda::transfer_wait(&s_.arrived[stage_], phase_);
     if (!whole()) cuda::await_copy_groups<kStages - 2>();
@@ -91,7 +92,7 @@ class RowStream {
     }
     return row;
   }
-  // The lanes of a warp come when they have read row n, each with its part of the row's sum.
+  // Called by all lanes of a warp when they have read row n. part: this lane's part of the row's sum.
   __device__ __forceinline__ void tell(int n, Real part) const {
     part = cuda::reduce_sum(part);
     __syncwarp();
@@ -99,8 +100,8 @@ class RowStream {
     s_.parts[n & (kPartSlots - 1)][threadIdx.x / 32] = part;
     cuda::transfer_arrive(&s_.read[n & 1]);
   }
-  // All threads come, for one row after the other. Waits until all warps have told their parts of row n.
-  // Another row comes to its place. Returns the sum.
+  // Called by all threads, for one row after the other. Waits until all warps have published their parts of
+  // row n, starts to copy another row to its place, and returns the sum.
   __device__ __forceinline__ Real sum_of(int n) {
     cuda::transfer_wait(&s_.read[n & 1], n >> 1 & 1);
     if (!whole()) {
@@ -114,8 +115,8 @@ class RowStream {
     for (int k = 0; k < kWarps; ++k) sums[k % 4] += s_.parts[n & (kPartSlots - 1)][k];
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
   }
-  // All threads come, when all rows have been added up. The first rows go to the second-level cache: whoever
-  // reads the same costs next begins with them.
+  // Called by all threads after all rows. Prefetches the first rows into the second-level cache, because the
+  // next pass over the same costs begins with them.
   __device__ __forceinline__ void end() const {
     prefetch();
     cuda::await_copies();
@@ -128,7 +129,7 @@ class RowStream {
   static constexpr int kRowsAhead = 4;
 
   [[nodiscard]] __device__ __forceinline__ bool whole() const { return stride_ == 1; }
-  // Where row n begins in its place: as in memory, relative to 16 bytes.
+  // The offset of row n in its place: its address modulo 16 bytes.
   [[nodiscard]] __device__ __forceinline__ int offset(int n) const {
     if (!whole()) return 0;
     const auto first = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(costs_) / sizeof(Stored));
@@ -136,7 +137,7 @@ class RowStream {
                             kAligned);
   }
 
-  // By one thread.
+  // Called by one thread.
   __device__ __forceinline__ void fetch(int n, int stage) const {
     if (n >= rows_) return;
     const auto from = reinterpret_cast<std::uintptr_t>(costs_ + n * row_stride_);
@@ -148,7 +149,7 @@ class RowStream {
                       &s_.arrived[stage]);
     }
   }
-  // A row with gaps between its costs. By all threads, each its own ones.
+  // Copies a row whose costs are not contiguous. Called by all threads, each for its own costs.
   __device__ __forceinline__ void copy_row(int n, int stage) const {
     if (n < rows_) {
       const Stored* const from = costs_ + n * row_stride_;
@@ -179,8 +180,8 @@ class RowStream {
   const std::int64_t stride_;
   const int rows_;
   const int count_;
-  int row_ = 0;    // the next one
-  int stage_ = 0;  // its place, and the phase of its arrival
+  int row_ = 0;    // the next row
+  int stage_ = 0;  // its place, and the phase of its barrier
   int phase_ = 0;
   int free_ = 0;  // the place that becomes free next
 };

@@ -1,4 +1,4 @@
-// How costs that are given lie in memory: a word of shared memory has one of them, or two of binary16.
+// The storage of given costs: a word of shared memory has one cost, or two of binary16.
 #pragma once
 
 #include <math_constants.h>
@@ -15,11 +15,11 @@ struct CostWord {
   using Type = Real;
   static constexpr int kCosts = 1;
 
-  // Costs that are not there.
+  // The word of costs past the end.
   static __device__ __forceinline__ Type none() { return static_cast<Real>(CUDART_INF); }
-  // Whether words of a row can be copied as they are. from: the first cost of a row.
+  // Whether whole words of a row can be copied. from: the first cost of the row.
   static __device__ __forceinline__ bool are_whole(const Stored*, std::int64_t, std::int64_t) { return true; }
-  // left: so many costs are there. Nothing is copied where there are none.
+  // left: the number of costs that exist from here on. Nothing is copied if it is not positive.
   static __device__ __forceinline__ void copy(Type* to, const Stored* from, std::int64_t, int left, bool) {
     if (left > 0) cuda::copy_async(to, from);
   }

@@ -1,13 +1,13 @@
 // Sums of a pass over long rows of given costs, which stream through shared memory (row_stream.cuh).
 //
-// A row belongs to the whole block; a thread has columns t, t + kWidth, t + 2 kWidth, ... of it, and the last
-// warp a row's last costs besides. A column's potential and its sum lie in registers. The lo parts of
-// potentials are factors: 2^(lo of the column) of the column's weight in the row's sum, and of the column's
-// sum behind the last row; 2^(lo of the row) of the row's sum.
+// A block owns a row; thread t owns its columns t, t + kWidth, t + 2 kWidth, ..., and the last warp also a
+// row's last costs. A column's potential and its sum are in registers. The lo parts of potentials are
+// factors: 2^(lo of the column) of the column's weight in the row's sum, and of the column's sum after the
+// last row; 2^(lo of the row) of the row's sum.
 //
 //   e[i,j] = 2^(hi[i] + hi[j] - k C[i,j]),   row sum = 2^lo[i] sum_j b[j] 2^lo[j] e[i,j]
 //
-// A row's sum is joined over the warps while the next row's exponentials are made.
+// A row's sum is joined over the warps while the next row's exponentials are computed.
 #pragma once
 
 #include "transport/cuda/costs/dense.cuh"
@@ -15,7 +15,7 @@
 
 namespace warpalign::detail::transport {
 
-// Largest logits, and the sums of the plan, are made by Dense.
+// Dense computes largest logits, and the sums of the plan.
 template <int kColumns, int kWidth, int kStages, class Stored = float>
 class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
  public:
@@ -23,7 +23,8 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
   using Real = float;
   using Base::Base;
   static constexpr int kTotalsAtOnce = 72;
-  static constexpr bool kColumnsOfHi = kHasRowStreams;  // 2^(lo of the column) is left out of a column's sum
+  static constexpr bool kColumnsOfHi =
+      kHasRowStreams;  // a column's sum does not contain 2^(lo of the column)
 
   static std::size_t shared_bytes(const SolveLayout& layout) {
     const std::size_t loaded = Base::shared_bytes(layout);
@@ -49,8 +50,10 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
   using Base::team_;
   using Stream = RowStream<Stored, float, Base::kPadded, kWidth, kStages>;
   static constexpr int kPadded = Base::kPadded;
-  static constexpr int kMostRows = Stream::kMostRows;  // that a thread adds up before they go to memory
-  static constexpr int kEarly = 8;                     // exponentials of a row ahead of the last row's sum
+  static constexpr int kMostRows =
+      Stream::kMostRows;  // the most rows that a thread sums before it writes to memory
+  static constexpr int kEarly =
+      8;  // exponentials of a row that are computed before the previous row's sum is read
   static_assert(kColumns % 8 == 0);
 
   struct alignas(16) Quad {
@@ -61,10 +64,10 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
     float of_lo;   // 2^lo
     float weight;  // and times 2^lo in the reference:
     float plain;
-    double base;  // the potential moves by min(most, base - slope log2(sum))
+    double base;  // the potential changes by min(most, base - slope log2(sum))
     double most;
   };
-  // The tail's columns, of the last warp's first lanes.
+  // The columns of the tail, in the last warp's first lanes.
   struct Tail {
     float hi;
     float weight;
@@ -90,10 +93,10 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
     return {z, static_cast<float>(columns_.reference(columns_.weight(j))) * cuda::exp2_fast(z.lo)};
   }
 
-  // `whole`: so many columns are not of the tail.
+  // The first `whole` columns are not in the tail.
   __device__ __forceinline__ void load_columns(const Pass& pass, int begin, int whole, int tail,
                                                float (&hi)[kColumns]) const {
-    constexpr int kTogether = kColumns % 16 == 0 ? 16 : 8;  // so many are on their way at a time
+    constexpr int kTogether = kColumns % 16 == 0 ? 16 : 8;  // loads in flight
     static_assert(kColumns % kTogether == 0);
     const int place = static_cast<int>(threadIdx.x), left = whole - place;
     const double* const at = pass.columns_at ? pass.columns_at + begin + place : nullptr;
@@ -125,8 +128,7 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
     }
   }
 
-  // How a row's potential follows its sum: updated() and free_of() (side.cuh), with what depends on the sum
-  // left out.
+  // The slope of a row's update in log2(sum): updated() and free_of() (side.cuh) as a linear function.
   [[nodiscard]] __device__ __forceinline__ double slope_of_rows(const Pass& pass) const {
     const Marginal& m = rows_.marginal;
     if (m.partial || isinf(m.strength)) return 1;
@@ -151,7 +153,7 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
     __syncthreads();
   }
 
-  // Exponentials kFirst ... kFirst + kCount - 1 of a thread's row, and their part of the row's sum.
+  // Computes exponentials kFirst ... kFirst + kCount - 1 of a thread's row, and their part of the row's sum.
   template <int kFirst, int kCount>
   static __device__ __forceinline__ void make(const Stored* costs, const float (&hi)[kColumns], float k,
                                               float row_hi, float (&e)[kCount], float (&parts)[4]) {
@@ -172,8 +174,8 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
 #pragma unroll
     for (int c = 0; c < kCount; ++c) acc[first + c] = fmaf(e[c], factor, acc[first + c]);
   }
-  // The factor of a row's exponentials in the columns' sums: its weight in the reference, times 2^(its move).
-  // sum: the row's, positive and finite.
+  // The factor of a row's exponentials in the columns' sums: its weight in the reference, times 2^(the change
+  // of its potential). sum: the row's sum, positive and finite.
   [[nodiscard]] static __device__ __forceinline__ float moved_factor(const RowNumbers& w, double slope,
                                                                      float sum) {
     int exponent;
@@ -199,7 +201,7 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
     const Stored* const costs = static_cast<const Stored*>(p_.cost) + rows_.b * p_.cost_stride[0] +
                                 first * row_stride + begin * stride;
 
-    __syncthreads();  // whatever was in shared memory has been used
+    __syncthreads();  // no thread reads the earlier contents of shared memory any more
     Stream stream(s.stream, costs, row_stride, stride, rows, whole);
     const int in_tail = place - (kWidth - 32);
     const int tail = in_tail >= 0 && in_tail < count - whole ? whole + in_tail : -1;
@@ -212,7 +214,7 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
       load_rows(pass, slope, first + round, last - round);
       float hi[kColumns];
       load_columns(pass, begin, whole, tail, hi);
-      // The factor of row n in the columns' sums. Its place becomes free.
+      // Waits for row n's sum, and returns the row's factor in the columns' sums. Its place is free then.
       const auto factor_of = [&](int n) {
         if (n < round) return 0.0f;
         const RowNumbers& w = s.numbers[n - round];
@@ -224,7 +226,7 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
         }
         return isnan(own) ? own : factor;
       };
-      // Makes row n. Row n - 1 goes to the columns' sums meanwhile: behind the first kEarly exponentials.
+      // Computes row n. After its first kEarly exponentials, row n - 1 is added to the columns' sums.
       for (int n = round; n < last; ++n) {
         float early[kEarly];
         const Stored* const row = stream.next();
@@ -251,12 +253,12 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
       add_to(acc, kEarly, late, factor);
       tail_acc = fmaf(tail_e, factor, tail_acc);
       if (makes_columns) add(acc, tail, tail_acc, row_group, begin, whole, round == 0);
-      __syncthreads();  // the rows' numbers have been read
+      __syncthreads();  // no thread reads the rows' numbers any more
     }
     stream.end();
   }
 
-  // Puts the columns' sums of some rows to those of the rows before.
+  // Adds the columns' sums of some rows to those of the earlier rows.
   __device__ __forceinline__ void add(const float (&acc)[kColumns], int tail, float tail_acc, int row_group,
                                       int begin, int whole, bool is_first) const {
     float* const to = columns_.partials(row_group) + begin;

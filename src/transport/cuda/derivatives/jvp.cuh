@@ -1,12 +1,13 @@
-// sinkhorn_jvp() on one problem of the batch, by a team of blocks: how inputs and forces move the plan, what
-// that does to the potentials, and how all outputs move then. The equations, and the linear system of the
-// potentials' derivatives, are those of the CPU path (cpu_linear.h).
+// sinkhorn_jvp() on one problem of the batch, by a team of blocks. In order: the derivative of the plan's
+// sums at fixed potentials, the derivative of the potentials (a linear system), and the derivatives of all
+// outputs. The equations are those of the CPU path (cpu_linear.h).
 //
-//   df[i] / tau + dlambda + sum_j p[i,j] dg[j] = H[i]        rows that follow their sums; columns alike
-//   sum r df + sum c dg + mass dlambda = epsilon H_mass      partial transport
+//   df[i] / tau + dlambda + sum_j p[i,j] dg[j] = H[i]        rows whose potential depends on their sum;
+//   columns alike sum r df + sum c dg + mass dlambda = epsilon H_mass      partial transport
 //
-// Rows are eliminated; what is left is solved by conjugate gradients. One product is a pass over the rows and
-// one over the columns, of costs that are made again. Every thread of the team sees the same joined numbers.
+// Rows are eliminated; the remaining system is solved by conjugate gradients. A product is a pass over the
+// rows and one over the columns, both of which compute the costs again. All threads of the team read the same
+// joined numbers, and take the same decisions.
 #pragma once
 
 #include "transport/cuda/derivatives/tangent_tiles.cuh"
@@ -14,7 +15,7 @@
 
 namespace warpalign::detail::transport {
 
-// Some sums that the team joins.
+// kCount sums that the team joins.
 template <int kCount>
 struct JoinedSums {
   double of[kCount] = {};
@@ -47,7 +48,7 @@ class Jvp {
  private:
   using Array = TangentArray;
 
-  // A number of the problem; null: 0.
+  // The problem's element of an array; 0 if the array is null.
   [[nodiscard]] __device__ __forceinline__ double number(const Real* of) const {
     return of ? static_cast<double>(of[rows_.b]) : 0.0;
   }
@@ -60,7 +61,7 @@ class Jvp {
     return tiles().array(side, which)[i];
   }
 
-  // The potentials of the solution, without lambda; nothing has moved yet.
+  // Loads the potentials of the solution, without lambda, and sets all tangents to 0.
   __device__ __forceinline__ void bind() {
     static_cast<void>(s_.set_up());
     const double bits = kLog2E<double> / s_.epsilon;
@@ -80,12 +81,13 @@ class Jvp {
     pass_ = s_.pass_at_current();
   }
 
-  // Symmetric updates of partial transport halve the way to 0 and never arrive there.
+  // Sets a potential that is 0 within tolerance to 0: symmetric updates of partial transport halve the
+  // distance to 0 and never reach it.
   __device__ __forceinline__ void settle(double& w) const {
     if (is_partial() && abs(w) <= p_.tolerance * kLog2E<double>) w = 0;
   }
 
-  // Ratios and how they move, and the plan's totals.
+  // Computes ratios and their derivatives, and returns the plan's totals.
   __device__ __attribute__((noinline)) TangentTotals moved_sums(Real* grad_cost) {
     TangentTotals mine;
     for (const bool of_rows : {true, false}) {
@@ -101,7 +103,7 @@ class Jvp {
     return all;
   }
 
-  // Balanced: a constant between f and g is open.
+  // Whether a constant can be moved between f and g: in balanced transport.
   [[nodiscard]] __device__ __forceinline__ bool is_open() const {
     return !(p_.mass > 0) && isinf(rows_.marginal.strength) && isinf(columns_.marginal.strength);
   }
@@ -110,13 +112,13 @@ class Jvp {
     const Marginal& m = side.marginal;
     return m.partial || isinf(m.strength) ? 1.0 : m.strength / (m.strength + s_.epsilon);
   }
-  // Whether a potential follows its sum.
+  // Whether a potential depends on its sum.
   [[nodiscard]] __device__ __forceinline__ bool moves(const Side<Real>& side, int i) const {
     const double w = side.current()[i];
     if (isinf(w) || isnan(w) || !(at(side, Array::kRatio, i) > 0)) return false;
     return side.marginal.partial ? w < 0 : side.marginal.strength > 0;
   }
-  // The plan's sum; 0 where the potential does not move.
+  // The plan's sum; 0 if the potential is constant.
   [[nodiscard]] __device__ __forceinline__ double sum_of(const Side<Real>& side, int i) const {
     return moves(side, i) ? side.reference(side.weight(i)) * at(side, Array::kRatio, i) : 0.0;
   }
@@ -129,10 +131,11 @@ class Jvp {
     return d > 0 ? at(columns_, Array::kResidual, j) / d : 0.0;
   }
 
-  // The right sides. Returns the dual's derivative at fixed potentials.
+  // Sets the right sides. Returns the derivative of the dual at fixed potentials.
   __device__ __attribute__((noinline)) double set_system(const TangentTotals& still) {
     const double bits = s_.epsilon / kLog2E<double>;
-    // 0, 1: weights of the reference that move; 2: the value; 3, 4: forces; 5, 6: points with weight.
+    // 0, 1: derivatives of the reference's weights; 2: the value; 3, 4: forces; 5, 6: numbers of points with
+    // weight.
     JoinedSums<7> mine;
     for (const int k : {0, 1}) {
       const Side<Real>& side = k == 0 ? rows_ : columns_;
@@ -152,7 +155,8 @@ class Jvp {
     reference_moved_[0] = all.of[0];
     reference_moved_[1] = all.of[1];
     mass_right_ = s_.epsilon * (all.of[3] - still.mass_moved);
-    // The forces' difference is taken from both sides evenly: the open constant does not answer them.
+    // The difference of the forces' sums is removed from both sides evenly, because the open constant makes
+    // the system singular.
     const double apart = is_open() ? (all.of[3] - all.of[4]) / 2 : 0.0;
     set_side(rows_, apart / with_weight_[0]);
     set_side(columns_, -apart / with_weight_[1]);
@@ -170,8 +174,9 @@ class Jvp {
     });
   }
 
-  // Values of the rows: tau (H - lambda - sum_j p dg), without H unless wanted, for dg in the columns'
-  // values. Partial sums of P values by columns. Returns the sum of the rows' sums times their values.
+  // Computes the rows' values tau (H - lambda - sum_j p dg), H only if with_right_side, with dg in the
+  // columns' values, and partial sums of P values by column. Returns the sum over rows of their sum times
+  // their value.
   __device__ __attribute__((noinline)) double pass(bool with_right_side, double lambda) {
     team_.barrier();
     tiles().sum_weighted(pass_, true, tiles().array(columns_, Array::kValues));
@@ -192,7 +197,7 @@ class Jvp {
     team_.barrier();
     return sum;
   }
-  // What a pass has found for a column, over the column's sum.
+  // The result of a pass for a column, over the column's sum.
   [[nodiscard]] __device__ __forceinline__ double found(int j) const {
     const double ratio = at(columns_, Array::kRatio, j);
     return ratio > 0 ? tiles().sum(columns_, 0, j) / ratio : 0.0;
@@ -202,14 +207,14 @@ class Jvp {
     int steps;
     double error;
   };
-  // Leaves dg in kSolution and dlambda in lambda_.
+  // Solves the system. On return dg is in kSolution and dlambda in lambda_.
   __device__ __attribute__((noinline)) Outcome solve() {
     const bool partial = is_partial();
     const double lambda_diagonal = partial ? p_.mass : 0.0;
     const auto lambda_preconditioned = [&](double residual) {
       return lambda_diagonal > 0 ? residual / lambda_diagonal : 0.0;
     };
-    // The right side: rows moved by H alone.
+    // The right side: the rows' part of H.
     for_points(columns_, team_, [&](int j) {
       at(columns_, Array::kValues, j) = 0;
       at(columns_, Array::kSolution, j) = 0;
@@ -224,7 +229,8 @@ class Jvp {
       sums.of[1] += sum;
     });
     sums = team_.joined(sums);
-    // A constant between f and g changes nothing where both sides are exact. Rounding is no part of it.
+    // If both sides are exact, a constant between f and g is in the null space. Its component, which comes
+    // from rounding, is removed.
     const bool exact = tau(rows_) == 1 && tau(columns_) == 1 && !partial && sums.of[1] > 0;
     const double constant = exact ? sums.of[0] / sums.of[1] : 0.0;
     lambda_ = 0;
@@ -243,7 +249,7 @@ class Jvp {
     int step = 0;
     for (; step < p_.max_iterations && norm > kTolerance * kTolerance * first; ++step) {
       const double sum = pass(false, direction);
-      JoinedSums<2> of_product;  // curvature, and what lambda gets
+      JoinedSums<2> of_product;  // curvature, and lambda's element of the product
       for_points(columns_, team_, [&](int j) {
         const double v = at(columns_, Array::kValues, j), weight = sum_of(columns_, j);
         const double product = diagonal(j) * v + weight * (found(j) + direction);
@@ -275,7 +281,7 @@ class Jvp {
     return {step, first > 0 ? sqrt(norm / first) : (first == 0 ? 0.0 : first)};
   }
 
-  // Potentials from the solution, with those of points without weight.
+  // Computes the derivatives of all potentials from the solution, also those of points without weight.
   __device__ __attribute__((noinline)) void finish() {
     for_points(columns_, team_,
                [&](int j) { at(columns_, Array::kValues, j) = at(columns_, Array::kSolution, j); });
@@ -291,7 +297,7 @@ class Jvp {
     numbers_.lambda = lambda_;
   }
 
-  // The potentials whose means over points with weight are equal.
+  // Moves the open constant so that the means of both potentials over points with weight are equal.
   __device__ __attribute__((noinline)) void centre() {
     JoinedSums<2> mine;
     for (const int k : {0, 1}) {
@@ -362,7 +368,7 @@ class Jvp {
   Pass pass_{};
   TangentNumbers numbers_{};
   double with_weight_[2] = {};
-  double reference_moved_[2] = {};  // sums of the reference's weights
+  double reference_moved_[2] = {};  // derivatives of the sums of the reference's weights
   double mass_right_ = 0;
   double lambda_ = 0;
 };
@@ -377,7 +383,7 @@ __global__ void __launch_bounds__(Costs::kMostThreads, Costs::kBlocks)
             p.records + static_cast<std::size_t>(index) * 2 * blocks * kRecordBytes);
   for (int b = index; b < p.batch; b += p.layout.teams) {
     Jvp<typename Costs::Real>(p, team, b).run();
-    team.barrier();  // the next problem's arrays take the place of this one's
+    team.barrier();  // the next problem's arrays overwrite this one's
   }
 }
 

@@ -1,5 +1,5 @@
-// How a pair of the plan moves along tangents of the inputs and of the potentials. The equations are those of
-// the CPU path (cpu_tangent.h):
+// The derivative of the plan's pairs along tangents of the inputs and of the potentials. The equations are
+// those of the CPU path (cpu_tangent.h):
 //
 //   P = ra rb e,  e = exp(t),  t = (f + g + lambda - C) / epsilon
 //   dt = (df + dg + dlambda - dC) / epsilon - t depsilon / epsilon
@@ -16,13 +16,13 @@ enum class TangentArray {
   kRatio,      // ratio, and its derivative
   kRatioMoved,
   kRight,     // the system's right side
-  kValues,    // rows: what the system's elimination makes of them; columns: conjugate gradients' direction
-  kSolution,  // of the columns: the system's solution, residual and product
+  kValues,    // rows: values after the elimination; columns: direction of conjugate gradients
+  kSolution,  // columns: the system's solution, residual and product
   kResidual,
   kProduct,
 };
 
-// How everything moves that is no array.
+// Tangents of the scalars.
 struct TangentNumbers {
   double lambda;  // in units of the cost
   double epsilon;
@@ -34,7 +34,7 @@ class TangentPairs : public Points<Real_> {
  public:
   using Real = Real_;
   using Points<Real_>::Points;
-  static constexpr int kBlocks = 1;  // of a multiprocessor: two tiles of the plan are in shared memory
+  static constexpr int kBlocks = 1;  // per multiprocessor, because two tiles of the plan are in shared memory
 
   static std::size_t shared_bytes(const SolveLayout&) {
     return kScratchBytes + std::max<std::size_t>(kTotalsBytes, sizeof(MovedShared));
@@ -48,13 +48,13 @@ class TangentPairs : public Points<Real_> {
     const int at = side.team * kTangentArrays + static_cast<int>(which);
     return tangents(side).arrays + static_cast<std::int64_t>(at) * side.p.length;
   }
-  // How a weight moves.
+  // The tangent of a weight.
   [[nodiscard]] __device__ __forceinline__ double weight_moved(const Side<Real>& side, int i) const {
     const Real* const weights = tangents(side).weights;
     return weights ? static_cast<double>(weights[side.row_of_batch() + i]) : 0.0;
   }
 
-  // Lengths of the points, and how they move. Behind the team's next barrier.
+  // Computes lengths of the points, and their derivatives. They can be read after the team's next barrier.
   __device__ __forceinline__ float prepare() const {
     Base::prepare();
     if (p_.cost || p_.kind != CostKind::kCosine) return 0;
@@ -98,8 +98,8 @@ class TangentPairs : public Points<Real_> {
   struct alignas(16) MovedShared : Shared {
     Real own_moved[kPiece][kRow];
     Real other_moved[kPiece][kRow];
-    Real potential_moved[2][kTile];  // over epsilon; of own and of other points
-    Real weight_moved[2][kTile];     // of the reference
+    Real potential_moved[2][kTile];  // [own, other points], over epsilon
+    Real weight_moved[2][kTile];     // tangents of the reference's weights
     Real stretch[2][kTile];
     Real plan_second[kTile][kRow];
     Real features_moved[kTile][kRow];
@@ -112,7 +112,7 @@ class TangentPairs : public Points<Real_> {
     return tangents(side).stretches + static_cast<std::int64_t>(side.team) * side.p.length;
   }
 
-  // How a tile's potentials, weights and lengths move.
+  // Loads the tangents of a tile's potentials, weights and lengths.
   __device__ __forceinline__ void load_moved(const Group& group, int place, double lambda,
                                              double epsilon) const {
     MovedShared& s = moved_shared();
@@ -128,7 +128,7 @@ class TangentPairs : public Points<Real_> {
     }
   }
 
-  // The thread's costs and their derivatives, not scaled. All threads of the block come.
+  // Computes the thread's costs and their derivatives, not scaled. Called by all threads of the block.
   __device__ __attribute__((noinline)) void tangents_of_tile(const Group& own, const Group& other,
                                                              Real (&costs)[4][4], Real (&moved)[4][4]) const {
     costs_of_tile(own, other, costs);
@@ -187,13 +187,13 @@ class TangentPairs : public Points<Real_> {
     }
   }
 
-  // What follows for one pair of the thread.
+  // The results for one pair of the thread, each with its derivative.
   struct Pair {
-    Real share = 0;  // of the ratio, and how it moves
+    Real share = 0;  // summand of the ratio, and its derivative
     Real share_moved = 0;
-    Real mass = 0;  // P, and how it moves
+    Real mass = 0;  // P, and its derivative
     Real mass_moved = 0;
-    Real logit = 0;  // t, and how it moves
+    Real logit = 0;  // t, and its derivative
     Real logit_moved = 0;
   };
   [[nodiscard]] __device__ __forceinline__ Pair pair_at(int r, int c, Real cost, Real cost_moved,
@@ -218,7 +218,7 @@ class TangentPairs : public Points<Real_> {
     return pair;
   }
 
-  // How slope(x, y) moves, of a cosine y itself.
+  // The derivative of slope(x, y); for a cosine, that of y.
   [[nodiscard]] __device__ __forceinline__ Real bent(Real x, Real y, Real x_moved, Real y_moved) const {
     switch (p_.kind) {
       case CostKind::kCosine:

@@ -1,5 +1,5 @@
-// Passes over the plan and over how it moves (tangent_pairs.cuh), tile by tile: what sinkhorn_jvp() needs of
-// the costs.
+// Passes over the plan and its derivative (tangent_pairs.cuh), tile by tile: all of sinkhorn_jvp() that reads
+// costs.
 #pragma once
 
 #include "transport/cuda/derivatives/tangent_pairs.cuh"
@@ -37,7 +37,8 @@ class TangentTiles : public TangentPairs<Real_> {
     return total;
   }
 
-  // sums[0] of every point of a side: sum over the other side of R e factor, without the point's own weight.
+  // Computes sums[0] of every point of a side: the sum over the other side of R e factor, without the point's
+  // own weight.
   __device__ __attribute__((noinline)) void sum_weighted(const Pass& pass, bool of_rows,
                                                          const double* factor) const {
     const Side<Real>& own = of_rows ? rows_ : columns_;
@@ -50,7 +51,7 @@ class TangentTiles : public TangentPairs<Real_> {
         __syncthreads();
         load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
                      pass.rounder);
-        if (threadIdx.x < kTile) {  // the thread that has written this weight
+        if (threadIdx.x < kTile) {  // the thread that wrote this weight
           const int j = other_points.point(static_cast<int>(threadIdx.x));
           if (j >= 0) {
             const double weighted = other.reference(other.weight(j)) * factor[j];
@@ -73,8 +74,8 @@ class TangentTiles : public TangentPairs<Real_> {
     });
   }
 
-  // sums[0] and sums[1] of every point of a side: ratio, and how it moves. Of rows the plan's totals besides,
-  // and how the gradient by given costs moves, where wanted.
+  // Computes sums[0] and sums[1] of every point of a side: the ratio and its derivative. For rows also the
+  // plan's totals, and, if requested, the derivative of the gradient with respect to given costs.
   __device__ __attribute__((noinline)) void sum_tangents(const Pass& pass, bool of_rows,
                                                          const TangentNumbers& numbers, Real* grad_cost,
                                                          TangentTotals& totals) const {
@@ -125,7 +126,8 @@ class TangentTiles : public TangentPairs<Real_> {
     });
   }
 
-  // How the value's gradient by the points of a side moves. A task is a tile of points and 64 features.
+  // Writes the derivative of the value's gradient with respect to the points of a side. A task is a tile of
+  // points and 64 features.
   __device__ __attribute__((noinline)) void write_gradient_tangent(const Pass& pass, bool of_rows,
                                                                    const TangentNumbers& numbers,
                                                                    Real* to) const {
@@ -142,7 +144,7 @@ class TangentTiles : public TangentPairs<Real_> {
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
                    pass.rounder);
       load_moved(own_points, 0, numbers.lambda, pass.epsilon);
-      // Features first_other() ... + 3 of the thread's own points, and how they move.
+      // Features first_other() ... + 3 of the thread's own points, and their tangents.
       Real x[4][4], x_moved[4][4], total[4][4] = {};
       double along[4] = {}, along_moved[4] = {};
 #pragma unroll
@@ -173,7 +175,8 @@ class TangentTiles : public TangentPairs<Real_> {
 #pragma unroll
           for (int c = 0; c < 4; ++c) {
             const Pair pair = pair_at(r, c, costs[r][c], moved[r][c], pass, numbers);
-            // The gradient is a sum of first * slope(x - y), and moves by second * slope'(x - y) (dx - dy).
+            // The gradient is a sum of first * slope(x - y); its derivative also has second * slope'(x - y)
+            // (dx - dy).
             Real first_factor = 0, second_factor = 0;
             if (pair.mass != 0 || pair.mass_moved != 0) {
               const Real mass_moved = pair.mass_moved + log_scale * pair.mass;
@@ -184,7 +187,7 @@ class TangentTiles : public TangentPairs<Real_> {
                 first_factor -= second_factor * cost_moved / cost;
               } else if (cosine) {
                 const int j = first_other() + c;
-                // What the own length does is a factor of the row.
+                // The own length contributes a factor of the row.
                 first_factor -= second_factor * (s.stretch[1][j] + s.stretch[0][first_own() + r]);
                 along[r] += static_cast<double>(pair.mass * (1 - cost));
                 along_moved[r] += static_cast<double>(mass_moved * (1 - cost) - pair.mass * cost_moved);
@@ -268,7 +271,7 @@ class TangentTiles : public TangentPairs<Real_> {
     const std::int64_t at = (static_cast<std::int64_t>(side.team) * 2 + which) * side.p.splits + split;
     return tangents(side).partials + at * side.p.length;
   }
-  // The 16 threads of a row have its sum together.
+  // Joins the sums of the 16 threads of a row, and writes them.
   __device__ __forceinline__ void write_partials(const Side<Real>& side, int which, int split,
                                                  const Group& own, const double (&totals)[4]) const {
 #pragma unroll
@@ -279,7 +282,8 @@ class TangentTiles : public TangentPairs<Real_> {
     }
   }
 
-  // Calls body(own, split, first tile, last tile) for the block's shares of a pass; own numbers are loaded.
+  // Calls body(own, split, first tile, last tile) for the block's parts of a pass, after loading the own
+  // points' numbers.
   template <class Body>
   __device__ __forceinline__ void for_tasks(const Pass& pass, bool of_rows, const Body& body) const {
     const Side<Real>& own = of_rows ? rows_ : columns_;

@@ -1,4 +1,4 @@
-// The components of a graph given by compressed rows.
+// The connected components of a graph in compressed rows.
 #pragma once
 
 #include "transport/cuda/graphs/graph_edges.cuh"
@@ -6,7 +6,7 @@
 
 namespace warpalign::detail::transport {
 
-// labels (nodes): parents between the launches.
+// labels (nodes): between the launches, the parents of disjoint sets.
 __global__ void __launch_bounds__(kSetThreads) components_start_kernel(int nodes, int* labels) {
   const int i = static_cast<int>(blockIdx.x) * kSetThreads + static_cast<int>(threadIdx.x);
   if (i < nodes) labels[i] = i;
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kSetThreads)
   }
 }
 
-// One block. A root's number is stored as a number below 0 while others still look for their roots.
+// One block. While other threads still follow parents, a root's label is stored as a negative number.
 __global__ void __launch_bounds__(kSumThreads)
     components_number_kernel(int nodes, int* labels, int* components) {
   const int thread = static_cast<int>(threadIdx.x);

@@ -1,4 +1,4 @@
-// A graph that a kernel reads. Nobody has looked at its values: what is no edge of a graph is left out.
+// A graph in a kernel. Its values have not been checked: invalid edges are ignored.
 #pragma once
 
 #include <math_constants.h>
@@ -10,7 +10,7 @@ namespace warpalign::detail::transport {
 template <class Real>
 struct GraphEdges {
   int nodes;
-  std::int64_t edges;  // that there is room for
+  std::int64_t edges;  // number of edges in memory
   const std::int64_t* row_begins;
   const int* neighbors;
   const Real* lengths;
@@ -22,7 +22,7 @@ struct GraphEdges {
     const std::int64_t begin = held(row_begins[i]), end = held(row_begins[i + 1]);
     return {begin, end};
   }
-  // inf where there is no edge.
+  // The length of an edge; inf if it is invalid.
   [[nodiscard]] __device__ __forceinline__ double length(std::int64_t e) const {
     const int to = neighbors[e];
     const double length = static_cast<double>(lengths[e]);

@@ -1,6 +1,6 @@
-// Edges that make a graph of points connected, by Boruvka's algorithm: every component's shortest edge to
-// another one, until there is one component. Edges are in order of length, then of their smaller and their
-// larger end. In this order no two edges are equal, so that shortest edges make no ring.
+// Edges that connect a graph of points, by Boruvka's algorithm: every component's shortest edge to another
+// one is added, until there is one component. Edges are ordered by length, then by their smaller and their
+// larger end. This order is total, so that shortest edges form no cycle.
 //
 // Source: Boruvka, "O jistem problemu minimalnim", 1926.
 #pragma once
@@ -11,16 +11,16 @@
 
 namespace warpalign::detail::transport {
 
-inline constexpr int kMostRounds = 32;  // each one halves the components at least
+inline constexpr int kMostRounds = 32;  // each round at least halves the number of components
 
-// Two ends of an edge as one number, in the order of edges of one length.
+// The two ends of an edge as one number, in the order of edges of equal length.
 __device__ __forceinline__ cuda::Word ends_of(int i, int j) {
   return static_cast<cuda::Word>(min(i, j)) << 32 | static_cast<unsigned>(max(i, j));
 }
 __device__ __forceinline__ int low_of(cuda::Word ends) { return static_cast<int>(ends >> 32); }
 __device__ __forceinline__ int high_of(cuda::Word ends) { return static_cast<int>(ends & 0xffffffffu); }
 
-// 0 before the launch.
+// All 0 before the launch.
 struct JoinCounters {
   int arrivals;
   int joints;
@@ -35,14 +35,14 @@ struct JoinParams {
   JoinCounters* counters;
   int* parent;           // (n)
   int* label;            // (n): the component's smallest point
-  double* square;        // (n): to the nearest point of another component
+  double* square;        // (n): squared distance to the nearest point of another component
   int* outside;          // (n): that point
   cuda::Word* shortest;  // by label: bits of the shortest edge's square
-  cuda::Word* ends;      // by label: the first one of such edges
-  cuda::Word* joints;    // (n): written; counters->joints of them
+  cuda::Word* ends;      // by label: the smallest ends_of() among edges of that length
+  cuda::Word* joints;    // (n): results; counters->joints of them
 };
 
-// One cooperative launch. Its blocks wait for each other between the steps of a round.
+// A cooperative launch, with a barrier of the grid between the steps of a round.
 template <class Real>
 __global__ void __launch_bounds__(kScanThreads)
     graph_join_kernel(const __grid_constant__ JoinParams<Real> p) {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kScanThreads)
       const cuda::Word ends = __ldcg(&p.ends[i]);
       const int low = low_of(ends), high = high_of(ends);
       const int other = p.label[low] == i ? p.label[high] : p.label[low];
-      // An edge that is the shortest one of both components is added once.
+      // An edge that is the shortest one of both its components is added only once.
       if (other < i && __ldcg(&p.ends[other]) == ends) continue;
       p.joints[atomicAdd(&p.counters->joints, 1)] = ends;
       join_sets(p.parent, low, high);

@@ -7,13 +7,13 @@ namespace warpalign::detail::transport {
 
 inline constexpr int kNearestOfPass = 64;  // two for each lane of a warp
 
-// The nearest points found so far, in order: number r is entry r / 32 of lane r % 32.
+// The nearest points so far, in order: number r is entry r / 32 of lane r % 32.
 class NearestOfWarp {
  public:
   __device__ __forceinline__ NearestOfWarp() {
     for (FoundPoint& entry : entries_) entry = FoundPoint::none();
   }
-  // All lanes with the same point.
+  // Called by all lanes with the same point.
   __device__ __forceinline__ void insert(const FoundPoint& point, int lane) {
     const int place = __popc(__ballot_sync(cuda::kFullWarp, entries_[0].before(point))) +
                       __popc(__ballot_sync(cuda::kFullWarp, entries_[1].before(point)));
@@ -40,11 +40,11 @@ template <class Real>
 struct NearestParams {
   GraphPoints<Real> points;
   int k;
-  int done;   // neighbours that earlier passes have found
+  int done;   // number of neighbours from earlier passes
   int* near;  // (n, k) indices, nearest first
 };
 
-// A pass: the next kNearestOfPass of each point's k nearest ones. A warp keeps them of kQueries points.
+// A pass finds the next kNearestOfPass of each point's k nearest points. A warp owns kQueries points.
 template <class Real>
 __global__ void __launch_bounds__(kScanThreads)
     graph_nearest_kernel(const __grid_constant__ NearestParams<Real> p) {

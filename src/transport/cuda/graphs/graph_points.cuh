@@ -1,9 +1,9 @@
-// Points whose neighbours are wanted, and the pass over all pairs that finds them.
+// Points, and the pass over all pairs that finds their neighbours.
 //
-// A warp has kQueries points. A lane has kCandidates points of a tile of the others, and makes their squared
-// distances in the points' own dtype. Those that may be near enough are made again in float64, as the CPU
-// makes them: differences in float64, one fused multiply-add a feature, in order. So float32 only spares
-// work.
+// A warp owns kQueries points. A lane reads kCandidates points of a tile of the others, and computes their
+// squared distances in the points' own dtype. Those that may be near enough are computed again in float64, as
+// on the CPU: differences in float64, one fused multiply-add per feature, in order. So float32 affects only
+// the speed.
 #pragma once
 
 #include <math_constants.h>
@@ -16,10 +16,10 @@
 namespace warpalign::detail::transport {
 
 inline constexpr int kScanThreads = 256;
-inline constexpr int kQueries = 4;     // points of a warp
-inline constexpr int kCandidates = 2;  // a lane looks at so many at a time
+inline constexpr int kQueries = 4;     // points that a warp owns
+inline constexpr int kCandidates = 2;  // points that a lane compares at a time
 inline constexpr int kScanTile = kCandidates * cuda::kWarpSize;
-inline constexpr int kScanFeatures = 16;                                     // at a time
+inline constexpr int kScanFeatures = 16;  // features in shared memory at a time
 inline constexpr int kScanRows = kScanThreads / cuda::kWarpSize * kQueries;  // points of a block
 
 template <class Real>
@@ -32,7 +32,7 @@ struct GraphPoints {
   [[nodiscard]] __device__ __forceinline__ Real at(int i, int d) const {
     return x[i * stride[0] + d * stride[1]];
   }
-  // The squared distance; inf in place of NaN. The same bits with i and j exchanged.
+  // The squared distance; inf instead of NaN. Bitwise identical with i and j exchanged.
   [[nodiscard]] __device__ __forceinline__ double square(int i, int j) const {
     double sum = 0;
     for (int d = 0; d < dim; ++d) {
@@ -41,8 +41,8 @@ struct GraphPoints {
     }
     return isnan(sum) ? CUDART_INF : sum;
   }
-  // A squared distance in Real beyond this one is beyond `square` in float64. Its error is at most dim + 2
-  // roundings; the sum guards against underflow.
+  // The squared distance in Real above which the float64 one exceeds `square`. The error is at most dim + 2
+  // roundings; the added constant covers underflow.
   [[nodiscard]] __device__ __forceinline__ Real limit(double square) const {
     if constexpr (sizeof(Real) == 8) return square;
     return static_cast<Real>(square * (1 + (dim + 4) * 0x1p-23) + 1e-37);
@@ -53,7 +53,7 @@ struct GraphPoints {
 struct FoundPoint {
   double square;
   int index;
-  int unused;  // whole words of 8 bytes, for shuffles
+  int unused;  // padding to whole words of 8 bytes, for shuffles
 
   static __device__ __forceinline__ FoundPoint none() { return {CUDART_INF, 0x7fffffff, 0}; }
   [[nodiscard]] __device__ __forceinline__ bool before(const FoundPoint& other) const {
@@ -67,9 +67,9 @@ struct ScanMemory {
   alignas(16) Real others[kScanFeatures][kScanTile];
 };
 
-// All threads of the block. found(q, j, near): for the warp's point first + q, whose number is below n, and
-// each point j below n in rising order of tiles; j is another one for each lane, and all lanes come. near:
-// the distance is not beyond limits[q], which found() may change.
+// Called by all threads of the block. Calls found(q, j, near) for the warp's point first + q < n and each
+// point j < n, in ascending order of tiles, by all lanes together, each with a different j. near: whether the
+// distance is at most limits[q], which found() may change.
 template <class Real, class Found>
 __device__ __forceinline__ void scan_points(const GraphPoints<Real>& p, ScanMemory<Real>& s,
                                             int first_of_block, Real (&limits)[kQueries],
@@ -113,7 +113,7 @@ __device__ __forceinline__ void scan_points(const GraphPoints<Real>& p, ScanMemo
 #pragma unroll
       for (int q = 0; q < kQueries; ++q) {
         const int i = first_of_block + own + q;
-        if (i >= p.n) continue;  // the same for the warp
+        if (i >= p.n) continue;  // uniform in the warp
         found(q, j, j < p.n && j != i && !(squares[q][c] > limits[q]));
       }
     }

@@ -1,26 +1,26 @@
-// The compressed rows of the graph that nearest points and joints make. What threads write in any order is
-// sorted afterwards.
+// Builds the compressed rows of the graph from nearest points and joints. Threads write edges in any order;
+// rows are sorted afterwards.
 #pragma once
 
 #include "transport/cuda/graphs/graph_join.cuh"
 
 namespace warpalign::detail::transport {
 
-inline constexpr int kSortedInBlock = 256;  // edges of a row that a warp sorts in shared memory
+inline constexpr int kSortedInBlock = 256;  // the most edges of a row that a warp sorts in shared memory
 inline constexpr int kRowsOfBlock = kSetThreads / 32;
 
 struct RowsParams {
   int n;
   int k;
   const int* near;               // (n, k)
-  const JoinCounters* counters;  // null: there are no joints
+  const JoinCounters* counters;  // null: no joints
   const cuda::Word* joints;
-  int* others;               // (n): edges of a row beside its own k; then how many of them are written
+  int* others;  // (n): number of a row's edges besides its own k; later the number that has been written
   std::int64_t* row_begins;  // (n + 1)
   int* neighbors;
 };
 
-// edge(i, j): node i gets neighbour j beside its own k. All threads of the grid call it together.
+// Calls edge(i, j) for every neighbour j of a node i besides its own k. Called by all threads of the grid.
 template <class Edge>
 __device__ __forceinline__ void for_other_edges(const RowsParams& p, const Edge& edge) {
   const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * kSetThreads;
@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(kSetThreads) graph_edges_kernel(const __grid_c
                   [&](int i, int j) { p.neighbors[p.row_begins[i] + p.k + atomicAdd(p.others + i, 1)] = j; });
 }
 
-// A warp sorts `count` numbers in place. Bitonic sorting in the form in which every comparison has the same
-// direction: behind the end there are numbers larger than all, which never move.
+// Sorts `count` numbers in place, by a warp. Bitonic sort in the form in which all comparisons have the same
+// direction: virtual numbers after the end are larger than all others, and never move.
 //
 // Source: Batcher, "Sorting networks and their applications", AFIPS 1968.
 __device__ __forceinline__ void sort_of_warp(int* numbers, int count, int lane) {
@@ -77,7 +77,7 @@ __device__ __forceinline__ void sort_of_warp(int* numbers, int count, int lane) 
     numbers[high] = a;
   };
   for (int log = 1; 1 << (log - 1) < count; ++log) {
-    const int all = 1 << log;  // sorted runs of so many numbers
+    const int all = 1 << log;  // length of sorted runs
     const int pairs = cuda::div_up(count, all) * (all / 2);
     for (int t = lane; t < pairs; t += 32) {
       const int begin = t >> (log - 1) << log, place = t & (all / 2 - 1);
@@ -102,7 +102,7 @@ struct SortParams {
   Real* lengths;
 };
 
-// A warp sorts a row's neighbours, and writes the lengths.
+// Sorts the neighbours of rows, and writes lengths. A warp owns a row.
 template <class Real>
 __global__ void __launch_bounds__(kSetThreads) graph_sort_kernel(const __grid_constant__ SortParams<Real> p) {
   __shared__ int memory[kRowsOfBlock][kSortedInBlock];

@@ -1,10 +1,10 @@
-// Shortest paths from single nodes. A block does a search.
+// Shortest paths from single nodes. A block owns a search.
 //
-// Distances are the bits of float64 numbers >= 0, which order as integers do, so that an atomic minimum
-// lowers them. A round hands on the distances of the nodes in the near queue. A node whose distance falls to
-// the limit or below comes into the next near queue, any other one into the far list. When the near queue is
-// empty the limit is raised. A distance is the least of all sums along a path, each rounded in the path's
-// order: the same bits as on a CPU, whatever the order of rounds.
+// Distances are the bits of float64 numbers >= 0, whose order is that of integers, so that they are lowered
+// by an atomic minimum. A round relaxes the edges of the nodes in the near queue. A node whose new distance
+// is at most the limit joins the next near queue, any other one the far list. When the near queue is empty,
+// the limit is raised. A distance is the least of all sums along a path, each rounded in the path's order:
+// bitwise identical to the CPU's, for any order of rounds.
 //
 // Source: Davidson, Baxter, Garland & Owens, "Work-efficient parallel GPU methods for single-source shortest
 // paths", IPDPS 2014 (near-far piles).
@@ -17,9 +17,9 @@
 
 namespace warpalign::detail::transport {
 
-inline constexpr int kLanesOfNode = 8;      // which share a node's edges
-inline constexpr double kLimitStep = 6;     // mean lengths of an edge: wider limits repeat more work
-inline constexpr int kLengthsOfThread = 4;  // whose mean is taken
+inline constexpr int kLanesOfNode = 8;      // lanes that share a node's edges
+inline constexpr double kLimitStep = 6;     // in mean lengths of an edge; larger steps repeat more work
+inline constexpr int kLengthsOfThread = 4;  // lengths per thread in the sample for the mean
 
 template <class Real>
 struct SearchParams {
@@ -27,7 +27,7 @@ struct SearchParams {
   SearchLayout layout;
   unsigned char* scratch;  // (blocks, layout.scratch_bytes)
   int count;
-  const int* sources;  // (count); null: landmarks are wanted, and there is one block
+  const int* sources;  // (count); null: find landmarks, with one block
   int start;           // the first landmark
   int* chosen;         // (count)
   Real* distances;     // (count, nodes)
@@ -40,7 +40,7 @@ class Search {
     unsigned long long least;  // bits of a distance
     double length;
     int lengths;
-    int near[3];  // counts of queues: of this round, the next one, and the one behind it
+    int near[3];  // sizes of the queues of this round and the next two
     int far;
     int survivors;
   };
@@ -54,7 +54,7 @@ class Search {
     find_step();
   }
 
-  // All threads of the block. A source that is no node reaches nothing.
+  // Called by all threads of the block. An invalid source reaches no node.
   __device__ __forceinline__ void run(int source) {
     for (int i = thread_; i < p_.graph.nodes; i += threads_) {
       distances_[i] = kInfinity;
@@ -96,8 +96,8 @@ class Search {
 
  private:
   static constexpr unsigned long long kInfinity = 0x7ff0000000000000ull;
-  // A node's stamp: 0, then kInFar, then the last round at whose end it was near. It never falls. So a node
-  // comes into the far list once in a search at most, and into a near queue once in a round.
+  // A node's stamp: 0, then kInFar, then the last round at whose end it was near. Stamps never decrease, so
+  // that a node joins the far list at most once in a search, and a near queue at most once in a round.
   static constexpr int kInFar = 1, kFirstRound = 2;
 
   [[nodiscard]] __device__ __forceinline__ volatile int* queue(int round) const {
@@ -108,7 +108,7 @@ class Search {
     queue(round_ + 1)[atomicAdd(&shared_.near[(round_ + 1) % 3], 1)] = node;
   }
 
-  // What limits are raised by: some mean lengths of a sample of edges. Results do not depend on it.
+  // Computes the step of limits, from the mean length of a sample of edges. Results do not depend on it.
   __device__ __forceinline__ void find_step() {
     if (thread_ == 0) {
       shared_.length = 0;
@@ -164,8 +164,8 @@ class Search {
     ++round_;
   }
 
-  // The far list's nodes that have not been near yet stay in it, or come into the near queue of this round by
-  // a new limit. False: there are none.
+  // Raises the limit: nodes of the far list that have not been near yet join this round's near queue, or
+  // stay. Returns false if there are none.
   __device__ __forceinline__ bool raise(double& limit) {
     const int count = shared_.far;
     if (thread_ == 0) {
@@ -183,11 +183,11 @@ class Search {
     least = shared_.least;
     if (least == kInfinity) return false;
     limit = __longlong_as_double(static_cast<long long>(least)) + step_;
-    --round_;  // the near queue behind that round is this round's, which is empty
+    --round_;  // the near queue after that round is this round's, which is empty
     for (int first = 0; first < count; first += threads_) {
       const int node = first + thread_ < count ? far_[first + thread_] : -1;
       const bool waits = node >= 0 && stamps_[node] == kInFar, stays = waits && distance(node) > limit;
-      __syncthreads();  // survivors come to places that have been read
+      __syncthreads();  // nodes that stay are written to places that have been read
       if (stays) far_[atomicAdd(&shared_.survivors, 1)] = node;
       if (waits && !stays) put(node);
     }
@@ -209,19 +209,20 @@ class Search {
   const int thread_ = static_cast<int>(threadIdx.x), threads_ = static_cast<int>(blockDim.x);
 };
 
-// Finds the node that is farthest from all landmarks and is none. At equal distances the smallest index wins.
+// Finds the node, not a landmark, that is farthest from all landmarks. Among equal distances the smallest
+// index wins.
 template <class Real>
 __device__ __forceinline__ int next_landmark(const Search<Real>& search,
                                              typename Search<Real>::Shared& shared, double* nearest,
                                              int nodes, int landmark, bool first) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  __syncthreads();  // the search has been read
+  __syncthreads();  // no thread reads the search's results any more
   if (thread == 0) {
     shared.least = ~0ull;
     shared.survivors = 0x7fffffff;
   }
   __syncthreads();
-  // Bits of the largest number, counted down; a landmark has a distance below 0.
+  // The complement of the largest number's bits, whose minimum is taken; landmarks have negative distances.
   unsigned long long least = ~0ull;
   for (int i = thread; i < nodes; i += threads) {
     const double known = first ? CUDART_INF : nearest[i];
@@ -243,7 +244,7 @@ __device__ __forceinline__ int next_landmark(const Search<Real>& search,
   return shared.survivors;
 }
 
-// Blocks take one source after the other. One block takes one landmark after the other.
+// Each block takes one source after the other. For landmarks, one block finds one after the other.
 template <class Real>
 __global__ void __launch_bounds__(kMostSearchThreads, 1)
     graph_search_kernel(const __grid_constant__ SearchParams<Real> p) {

@@ -1,5 +1,5 @@
-// Where a block has what its searches of shortest paths need: in shared memory as long as there is room, then
-// in the workspace. Plain numbers, computed on the host.
+// The memory of a block's shortest-path searches: in shared memory as far as it suffices, then in the
+// workspace. Sizes and offsets, computed on the host.
 #pragma once
 
 #include <algorithm>
@@ -14,19 +14,19 @@ inline constexpr int kMostSearchThreads = 1024;
 
 // An array of a block.
 struct SearchArray {
-  std::int64_t offset;  // bytes
+  std::int64_t offset;  // in bytes
   bool on_chip;
 };
 
 struct SearchLayout {
   int threads;
-  std::int64_t shared_bytes = 0;   // that a block asks for
+  std::int64_t shared_bytes = 0;   // dynamic shared memory of a block
   std::int64_t scratch_bytes = 0;  // of a block
   SearchArray distances;           // (nodes) float64
   SearchArray stamps;              // (nodes) int32
   SearchArray far;                 // (nodes) int32
   SearchArray near;                // (2, nodes) int32
-  SearchArray nearest;             // (nodes) float64, where landmarks are wanted
+  SearchArray nearest;             // (nodes) float64, for landmarks
 
   SearchLayout(int nodes, bool landmarks, const cuda::DeviceTraits& limits)
       : threads(std::clamp(cuda::div_up(nodes, 32) * 32, 64, kMostSearchThreads)) {

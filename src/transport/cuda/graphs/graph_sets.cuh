@@ -1,4 +1,4 @@
-// Disjoint sets of nodes that many threads join at once, and sums over the numbers of all nodes.
+// Disjoint sets of nodes that many threads join at the same time, and prefix sums over numbers of nodes.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 namespace warpalign::detail::transport {
 
 inline constexpr int kSetThreads = 256;
-inline constexpr int kSumThreads = 1024;  // of the one block that adds numbers up
+inline constexpr int kSumThreads = 1024;  // threads of the block that computes prefix sums
 
-// parent[i] <= i, and a set's smallest node is its root. What a thread reads may be old: it is then a node
-// that was above this one, and still is. Paths are halved on the way.
+// parent[i] <= i, and a set's smallest node is its root. A stale parent is still an ancestor. Paths are
+// halved.
 __device__ __forceinline__ int root_of(int* parent, int i) {
   int above = __ldcg(parent + i);
   while (above != i) {
@@ -23,7 +23,7 @@ __device__ __forceinline__ int root_of(int* parent, int i) {
   return i;
 }
 
-// Roots alone get a new parent, by compare-and-swap: no join is lost.
+// Only roots get a new parent, by compare-and-swap, so that no join is lost.
 __device__ __forceinline__ void join_sets(int* parent, int i, int j) {
   for (;;) {
     i = root_of(parent, i);
@@ -34,8 +34,8 @@ __device__ __forceinline__ void join_sets(int* parent, int i, int j) {
   }
 }
 
-// One block of kSumThreads: write(i, the sum of value(0) to value(i - 1)) for every i <= count, in order
-// within a thread. A thread has a run of numbers.
+// Called by one block of kSumThreads. Calls write(i, value(0) + ... + value(i - 1)) for every i <= count. A
+// thread owns a run of numbers, and goes through it in order.
 template <class Value, class Write>
 __device__ __forceinline__ void sum_before(int count, const Value& value, const Write& write) {
   __shared__ std::int64_t sums[kSumThreads / 32];

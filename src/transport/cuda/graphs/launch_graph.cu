@@ -27,9 +27,9 @@ template <class Real>
 inline const cuda::Kernel kSort{kKernels, "graph, sorted rows", cuda::type_name<Real>(),
                                 graph_sort_kernel<Real>};
 
-constexpr int kMostLoopBlocks = 4096;  // of kernels whose threads go on to further elements
+constexpr int kMostLoopBlocks = 4096;  // the most blocks of kernels with grid-stride loops
 
-// What lies in the workspace.
+// The arrays in the workspace.
 struct KnnMemory {
   int* near;
   int* others;

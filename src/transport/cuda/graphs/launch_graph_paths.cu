@@ -32,7 +32,7 @@ SearchLayout layout_of(const GraphView& graph, bool landmarks, const Execution& 
   return {graph.nodes, landmarks, cuda::traits_of(execution.cuda_device)};
 }
 
-// Blocks that run at the same time; further sources follow in the same blocks.
+// The number of blocks: as many as are resident; each takes several sources.
 template <class Real>
 Status blocks_of(const SearchLayout& layout, std::int32_t count, int* blocks) {
   const cuda::LaunchConfig config{1, layout.threads, static_cast<std::size_t>(layout.shared_bytes)};

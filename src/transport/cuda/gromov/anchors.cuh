@@ -1,5 +1,5 @@
-// Anchors of sampled Gromov-Wasserstein transport: draws from a plan's rows, and distances to the points
-// drawn.
+// Anchors of sampled Gromov-Wasserstein transport: samples from a plan's rows, and distances to the sampled
+// points.
 #pragma once
 
 #include <math_constants.h>
@@ -30,13 +30,13 @@ struct AnchorColumnsParams {
   std::int64_t* columns;
 };
 
-// -log of an exponential random number: Gumbel noise. The word's small values keep their digits.
+// Gumbel noise, -log of an exponential random number. Small values of the word keep their relative precision.
 __device__ __forceinline__ float gumbel(std::uint32_t word) {
   const float uniform = (static_cast<float>(word) + 0.5F) * 0x1p-32F;
   return -log(-log1p(-uniform));
 }
 
-// Orders as the score does, larger first, then the smaller column; 0 for NaN and -inf.
+// A key whose order is that of scores, among equal scores that of descending columns; 0 for NaN and -inf.
 __device__ __forceinline__ unsigned long long key_of(float score, int column) {
   if (!(score > -CUDART_INF_F)) return 0;
   const auto bits = static_cast<unsigned>(__float_as_int(score));
@@ -44,8 +44,8 @@ __device__ __forceinline__ unsigned long long key_of(float score, int column) {
   return static_cast<unsigned long long>(ordered) << 32 | (0xffffffffu - static_cast<unsigned>(column));
 }
 
-// The best column of a part of a row's columns: a block has a part. A warp has 32 columns at a time, whose
-// squared distances it makes one by one, with the coordinates shared out.
+// Finds the best column in parts of rows. A block owns a part of a row's columns. A warp takes 32 columns at
+// a time, and computes their squared distances one by one, with its lanes sharing the coordinates.
 __global__ void __launch_bounds__(kAnchorThreads)
     anchor_columns_kernel(const __grid_constant__ AnchorColumnsParams p) {
   __shared__ unsigned long long best_of_warp[kAnchorThreads / 32];
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kAnchorThreads)
   p.columns[draw] = best == 0 ? 0 : static_cast<std::int64_t>(0xffffffffu - static_cast<unsigned>(best));
 }
 
-// A block has 32 points and 32 anchors; a thread has four points of one anchor.
+// Distances of points to anchors. A block owns 32 points and 32 anchors, a thread four points of one anchor.
 template <AnchorDistance kDistance>
 __global__ void __launch_bounds__(kAnchorThreads)
     anchor_coordinates_kernel(const __grid_constant__ AnchorCoordinates p) {

@@ -1,8 +1,8 @@
-// A pass between points rounded to binary16 by warpgroups (sm_90a). A group has 64 points of one side as
-// factors in registers; tiles of the other side come as bulk copies by a warp of their own. Products of the
-// next tile run while a tile's exponentials are made.
+// A pass over pairs of points rounded to binary16, by warpgroups (sm_90a). A warpgroup owns 64 points of one
+// side, as factors in registers. Another warp copies tiles of the other side to shared memory. The products
+// of the next tile run while a tile's exponentials are computed.
 //
-// A thread's sums have a shift, which moves where a logit of a tile is more than kHalfSlack bits above it.
+// A thread's sums have a shift, which is raised if a logit of a tile exceeds it by more than kHalfSlack bits.
 #pragma once
 
 #include "cuda/memory/bulk_copy.cuh"
@@ -11,7 +11,8 @@
 
 namespace warpalign::detail::transport {
 
-// A tile's terms join the sums of a thread's two points. No branch reads the products: others are under way.
+// Adds a tile's terms to the sums of a thread's two points. No branch depends on the products, so that other
+// products can be in flight.
 __device__ __forceinline__ void half_add_terms(const float (&products)[32], float slope, float (&top)[2],
                                                float (&sum)[2]) {
 #pragma unroll
@@ -39,7 +40,8 @@ __device__ __forceinline__ void half_add_terms(const float (&products)[32], floa
   }
 }
 
-// The sums of every point of side `own` over a part of the other side: a block has 192 points and one part.
+// Computes the sums of every point of side `own` over parts of the other side. A block owns 192 points and
+// one part.
 template <int kSteps>
 __global__ void __launch_bounds__(kHalfGroupThreads, 1)
     half_group_pass_kernel(const __grid_constant__ HalfParams p, int own_side) {
@@ -101,7 +103,7 @@ __global__ void __launch_bounds__(kHalfGroupThreads, 1)
     }
     cuda::wgmma_commit();
   };
-  // The products of tile n have ended.
+  // Called when the products of tile n have ended.
   const auto finish = [&](float(&of)[32], int n) {
     cuda::wgmma_pin(of);
     if (lane == 0) cuda::transfer_arrive(empty + n % kStages);

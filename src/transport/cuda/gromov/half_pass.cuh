@@ -1,8 +1,8 @@
-// A pass between points rounded to binary16: a warp has 32 points of one side, and mma makes their products
-// with tiles of the other side.
+// A pass over pairs of points rounded to binary16. A warp owns 32 points of one side, and computes their
+// products with tiles of the other side by mma.
 //
-// A thread's sums have a shift. Eight of its pairs are added up at a time; only where that sum is large does
-// the shift move, to their largest logit (after Milakov & Gimelshein, arXiv 1805.02867).
+// A thread's sums have a shift. Eight pairs are summed at a time; only if that sum is large, the shift is
+// raised to their largest logit (after Milakov & Gimelshein, arXiv 1805.02867).
 #pragma once
 
 #include "cuda/launch/shared.cuh"
@@ -12,8 +12,8 @@
 
 namespace warpalign::detail::transport {
 
-// A lane's 16 x 16 factor of the points from `first` on, as mma_half() has it; other points where these are
-// behind the last tile.
+// Loads a lane's 16 x 16 factor of the points from `first` on, in the layout of mma_half(). Points after the
+// last tile are replaced by other points.
 template <int kSteps>
 __device__ __forceinline__ void half_factors(const HalfSide& side, int first,
                                              std::uint32_t (&points)[kSteps][4]) {
@@ -30,7 +30,7 @@ __device__ __forceinline__ void half_factors(const HalfSide& side, int first,
   }
 }
 
-// Four lanes have a point: their sums become a part.
+// Joins the sums of the four lanes of a point, and writes them as a part.
 __device__ __forceinline__ void half_keep_part(const HalfSide& own, int split, int i, float top, float sum,
                                                float linear) {
   const float all = cuda::reduce_max<4>(top);
@@ -42,7 +42,7 @@ __device__ __forceinline__ void half_keep_part(const HalfSide& own, int split, i
   }
 }
 
-// The tiles of a part.
+// The range of tiles of a part.
 struct HalfRun {
   int begin, end;
   __device__ __forceinline__ HalfRun(int length, int split, int splits) {
@@ -52,13 +52,13 @@ struct HalfRun {
   }
 };
 
-// The sums of every point of side `own` over a part of the other side: a block has 128 points and one part.
-// kSteps: a point's width / 16.
+// Computes the sums of every point of side `own` over parts of the other side. A block owns 128 points and
+// one part. kSteps: a point's width / 16.
 template <int kSteps, bool kLast>
 __global__ void __launch_bounds__(kHalfPassThreads,
                                   kLast&& kSteps > 5 ? kHalfPassBlocks - 1 : kHalfPassBlocks)
     half_pass_kernel(const __grid_constant__ HalfParams p, int own_side) {
-  constexpr int kPieces = 2 * kSteps;  // of 8 points
+  constexpr int kPieces = 2 * kSteps;  // pieces of 8 points
   constexpr int kBytes = half_tile_bytes(kSteps);
   struct Stage {
     alignas(16) unsigned char points[kBytes];
@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(kHalfPassThreads,
           squares[n] = *reinterpret_cast<const float2*>(&stage.squares[columns + n * 8 + 2 * t]);
         }
       }
-      // A pair's term of point r of four joins its sum, and its share of <C, P>. Without its bias a product
-      // is that of the points; where the bias is infinite, the term is 0.
+      // Adds a pair's term to the sum of point r of four, and to <C, P>. A product minus its bias is that of
+      // the points; if the bias is infinite, the term is 0.
       float some[4] = {}, some_linear[4] = {};
       const auto add = [&](int r, float product, float bias, float square) {
         const float term = cuda::exp2_fast(fma(slope, product, -top[r]));

@@ -1,18 +1,18 @@
-// Sinkhorn between points that are rounded to binary16, whose products matrix units make. For a fixed number
-// of alternating iterations, where a float32's digits are not asked for.
+// Sinkhorn between points that are rounded to binary16, with products by matrix units. For a fixed number of
+// alternating iterations at a precision below that of float32.
 //
 //   x' = round(s (x - c)),   C = |x' - y'|^2 / s^2,   t[i,j] = w[i] + lambda + z[j] - k C[i,j]
 //
-// c is 0 where a coordinate has both signs, else the middle of its range. s is a power of two. So points that
-// lie on the grid already stay where they are, and the potentials belong to exactly the costs of x' and y'.
-// Norms are made of the rounded points: the costs are those of a slightly moved cloud.
+// c is 0 for a coordinate with both signs, otherwise the middle of its range. s is a power of two, so that
+// points that are on the grid do not change. Norms are those of the rounded points: all results are those of
+// the exact costs between slightly moved points.
 //
-// A pass makes, for every point of one side, log2 sum_j 2^(slope (bias[j] + x'.y'[j])) with slope = 2 k / s^2
-// and slope bias[j] = z[j] + log2 b[j] - k |y'[j]|^2 / s^2. Products begin at the biases. Passes:
+// A pass computes, for every point of one side, log2 sum_j 2^(slope (bias[j] + x'.y'[j])) with slope = 2 k /
+// s^2 and slope bias[j] = z[j] + log2 b[j] - k |y'[j]|^2 / s^2. Products start at the biases. Passes:
 // half_pass.cuh, half_groups.cuh. Sources of the update: sinkhorn.h.
 //
-// Rounded points lie in memory as matrix units want them: pieces of 8 points x 8 coordinates, a point's 8
-// numbers side by side. A piece's neighbour has the same points and the next coordinates.
+// Rounded points are stored in the layout of matrix units: pieces of 8 points x 8 coordinates, with a point's
+// 8 numbers contiguous. The next piece has the same points and the next coordinates.
 #pragma once
 
 #include "cuda/launch/kernel.cuh"
@@ -23,7 +23,7 @@
 
 namespace warpalign::detail::transport {
 
-// The least and the largest coordinates of a part of all points.
+// Computes the smallest and the largest coordinates. A block owns a part of all points.
 __global__ void __launch_bounds__(kHalfThreads) half_bounds_kernel(const __grid_constant__ HalfParams p) {
   __shared__ float2 parts[kHalfThreads];
   const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
@@ -47,8 +47,8 @@ __global__ void __launch_bounds__(kHalfThreads) half_bounds_kernel(const __grid_
   p.bounds[block * p.dim + thread] = range;
 }
 
-// What a point adds to the logits of all pairs that it is in, by the slope. An infinite potential belongs to
-// a point that every cost forbids: its logits are -inf already. k is by the grid's square.
+// A point's part of the logits of all its pairs, divided by the slope. A point with an infinite potential has
+// logits of -inf in any case. k is divided by s^2.
 __device__ __forceinline__ float half_bias(const HalfParams& p, double w, double weight, double k,
                                            float square) {
   const double reference = p.product ? log2(weight) : 0.0;
@@ -59,7 +59,7 @@ __device__ __forceinline__ double half_weight(const HalfSide& side, int i) {
   return side.weights ? static_cast<double>(side.weights[i]) : 1.0 / side.length;
 }
 
-// Points of both sides on the grid; a warp has a point. Rows get the potentials to start from.
+// Rounds the points of both sides, and sets the initial potentials of the rows. A warp owns a point.
 __global__ void __launch_bounds__(kHalfThreads) half_round_kernel(const __grid_constant__ HalfParams p) {
   __shared__ float centers[kHalfMostWidth];
   __shared__ float radii[kHalfMostWidth];
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kHalfThreads) half_round_kernel(const __grid_c
   side.bias[i] = half_bias(p, w, half_weight(side, i), p.k * unit, square);
 }
 
-// Totals of a block's threads, in thread 0.
+// Joins the totals of a block's threads, in thread 0.
 __device__ __forceinline__ HalfTotals half_block_totals(HalfTotals mine) {
   __shared__ HalfTotals warps[kHalfThreads / 32];
   const auto add = [](const HalfTotals& a, const HalfTotals& b) {
@@ -134,7 +134,7 @@ __device__ __forceinline__ HalfTotals half_block_totals(HalfTotals mine) {
   return all;
 }
 
-// New potentials of a side, from its sums.
+// Computes new potentials of a side from its sums.
 __global__ void __launch_bounds__(kHalfThreads)
     half_update_kernel(const __grid_constant__ HalfParams p, int own_side) {
   const HalfSide& own = p.sides[own_side];
@@ -188,14 +188,14 @@ __device__ __forceinline__ HalfTotals half_totals(const HalfSide& side) {
   return half_block_totals(mine);
 }
 
-// One block gives the plan of partial transport its mass back.
+// For partial transport: one block computes the lambda that restores the plan's mass.
 __global__ void __launch_bounds__(kHalfThreads)
     half_mass_kernel(const __grid_constant__ HalfParams p, int own_side) {
   const HalfTotals all = half_totals(p.sides[own_side]);
   if (threadIdx.x == 0) p.grid[1] += log2(p.mass) - all.mass_bits;
 }
 
-// Results; the rows were updated last.
+// Writes the results. The rows were updated last.
 __global__ void __launch_bounds__(kHalfThreads) half_results_kernel(const __grid_constant__ HalfParams p) {
   const double bits = p.epsilon / kLog2E<double>, lambda = p.grid[1];
   const int at = static_cast<int>(blockIdx.x) * kHalfThreads + static_cast<int>(threadIdx.x);
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kHalfThreads) half_results_kernel(const __grid
   if (blockIdx.x > 0) return;
   const HalfTotals rows = half_totals(p.sides[0]), columns = half_totals(p.sides[1]);
   if (threadIdx.x > 0) return;
-  // lambda has moved since the rows' sums.
+  // lambda has changed since the rows' sums.
   const double moved = p.mass > 0 ? p.mass / rows.mass : 1.0, mass = rows.mass * moved;
   double value = p.epsilon * (rows.reference * columns.reference - mass) + rows.value + columns.value;
   if (p.mass > 0) value += bits * lambda * p.mass;

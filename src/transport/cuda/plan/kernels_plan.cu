@@ -1,4 +1,4 @@
-// What is read off a plan.
+// The kernels that read a plan.
 #include "transport/cuda/plan/plan_kernel.cuh"
 #include "transport/cuda/solve/kernels.cuh"
 

@@ -1,4 +1,4 @@
-// The derivatives of s = sum W P by everything the plan is made of, tile by tile: W is given, or U V^T.
+// The derivatives of s = sum W P with respect to all inputs of the plan, tile by tile. W is given, or U V^T.
 #pragma once
 
 #include "transport/cuda/points/points.cuh"
@@ -11,7 +11,7 @@ class PlanGradient : public Points<Real_> {
   using Real = Real_;
   using Points<Real_>::Points;
 
-  // All threads of the team. epsilon: of the problem.
+  // Called by all threads of the team. epsilon: that of the problem.
   __device__ __forceinline__ void write(const Pass& pass, double epsilon, Team& team) const {
     const PlanGradientParams<Real>& g = p_.gradient;
     const double per_cost = -p_.cost_scale / epsilon;
@@ -61,7 +61,7 @@ class PlanGradient : public Points<Real_> {
     }
   };
 
-  // A tile of W. All threads of the block come.
+  // Computes a tile of W. Called by all threads of the block.
   __device__ __attribute__((noinline)) void weights_of_tile(const Group& own, const Group& other,
                                                             Real (&w)[4][4]) const {
     const PlanGradientParams<Real>& g = p_.gradient;
@@ -81,7 +81,7 @@ class PlanGradient : public Points<Real_> {
     }
   }
 
-  // Sums of W P over a side's rows, without the row's own weight in R.
+  // Computes the sums of W P over a side's rows, without the row's own weight in R.
   __device__ __attribute__((noinline)) void sum_side(const Pass& pass, bool of_rows, double per_cost,
                                                      PlanSums& sums) const {
     const Side<Real>& own = of_rows ? rows_ : columns_;

@@ -1,4 +1,4 @@
-// What is read off a plan: the problems of the batch at the potentials they come with.
+// The kernel that reads plans, at the given potentials of the problems of the batch.
 #pragma once
 
 #include "transport/cuda/plan/plan_gradient.cuh"
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(Costs::kMostThreads, Costs::kBlocks)
     if (p.gradient.wanted) {
       PlanGradient<Real>(p, team, solver.rows, solver.columns).write(pass, solver.epsilon, team);
     }
-    team.barrier();  // the next problem's potentials take the place of this one's
+    team.barrier();  // the next problem's potentials overwrite this one's
   }
 }
 

@@ -1,5 +1,5 @@
-// Pairs drawn from a plan that is not stored: rows by their sums, then a column within the row, each by
-// inversion, as on a CPU.
+// Samples pairs from a plan that is not stored: a row by the rows' sums, then a column within the row, each
+// by inversion, as on a CPU.
 #pragma once
 
 #include "core/philox.h"
@@ -13,7 +13,7 @@ class PlanSample : public Points<Real_> {
   using Real = Real_;
   using Points<Real_>::Points;
 
-  // All threads of the team, at the current potentials.
+  // Called by all threads of the team, at the current potentials.
   __device__ __forceinline__ void write(Pass pass, Team& team) const {
     pass.rows = true;
     PlanSums unused;
@@ -57,7 +57,7 @@ class PlanSample : public Points<Real_> {
   using Base::team_;
   using typename Base::Group;
 
-  // Sums of the rows without their own weights, and running sums with them.
+  // First the rows' sums without their own weights, later running sums with the weights.
   [[nodiscard]] __device__ __forceinline__ double* row_sums() const { return rows_.shift(); }
   [[nodiscard]] __device__ __forceinline__ double* running_sums() const { return rows_.next(); }
 
@@ -70,7 +70,7 @@ class PlanSample : public Points<Real_> {
     return philox({{static_cast<std::uint32_t>(k), static_cast<std::uint32_t>(rows_.b), 0, 0}}, p_.seed);
   }
 
-  // Makes the rows' sums running ones: by one block, in an order that depends on their number alone.
+  // Replaces the rows' sums by running sums. By one block, in an order that depends on their number alone.
   __device__ __attribute__((noinline)) void add_up() const {
     double* const sums = running_sums();
     auto* const parts = reinterpret_cast<double*>(cuda::dynamic_shared() + kScratchBytes);
@@ -87,10 +87,10 @@ class PlanSample : public Points<Real_> {
     for (int i = first; i < last; ++i) sums[i] = before += sums[i];
   }
 
-  // The first row whose running sum is above the target: its sum is above 0.
+  // The first row whose running sum exceeds the target. Its own sum is above 0.
   [[nodiscard]] __device__ __forceinline__ int row_of(double target) const {
     const double* const sums = running_sums();
-    // A target that was rounded to the total: the first row that reaches it.
+    // If the target was rounded to the total, the first row that reaches it.
     const double total = sums[rows_.count - 1];
     int low = 0, high = rows_.count - 1;
     while (low < high) {
@@ -104,16 +104,17 @@ class PlanSample : public Points<Real_> {
     return low;
   }
 
-  // 64 samples at a time, whose rows are made again.
+  // Finds the columns of 64 samples at a time, whose rows are computed again.
   __device__ __attribute__((noinline)) void find_columns(const Pass& pass, std::int32_t* pairs) const {
     const Real k = static_cast<Real>(pass.k);
     for (int task = team_.rank; task < cuda::div_up(p_.pair_count, kTile); task += team_.blocks) {
       const Group own{rows_, task * kTile, pairs, p_.pair_count};
       __syncthreads();
       load_numbers(own, 0, pass.rows_at, 0, pass.rounder);
-      // The same in the 16 threads of a row, but for what they have found.
+      // The same in the 16 threads of a row, except `found` and `last`.
       double target[4], running[4] = {};
-      int found[4], last[4];  // columns: the one that reaches the target, and the last with a share
+      int found[4],
+          last[4];  // columns: the one that reaches the target, and the last one with a positive entry
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const int i = own.point(first_own() + r);
@@ -137,7 +138,7 @@ class PlanSample : public Points<Real_> {
                                            shared().weight[1][first_other() + c]);
             sum += share[c];
           }
-          double to = sum;  // with those of the threads before
+          double to = sum;  // inclusive sum over the threads up to this one
 #pragma unroll
           for (int delta = 1; delta < 16; delta *= 2) {
             const double before = cuda::shuffle_up(to, delta);
@@ -160,7 +161,7 @@ class PlanSample : public Points<Real_> {
         const int fallback = cuda::reduce<16>(last[r], [](int a, int b) { return max(a, b); });
         const int place = own.begin + first_own() + r;
         if (first_other() > 0 || place >= p_.pair_count) continue;
-        // Rounding may leave the row's sum short of the target.
+        // Because of rounding, the row's sum may be below the target.
         pairs[2 * static_cast<std::int64_t>(place) + 1] = first < columns_.count ? first : fallback;
       }
     }

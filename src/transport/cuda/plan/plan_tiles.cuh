@@ -1,4 +1,4 @@
-// What is read off a plan that is not stored, tile by tile.
+// Results of a plan that is not stored, tile by tile.
 #pragma once
 
 #include "transport/cuda/points/points.cuh"
@@ -11,7 +11,7 @@ class PlanTiles : public Points<Real_> {
   using Real = Real_;
   using Points<Real_>::Points;
 
-  // The product of the plan with K columns: 64 points of the result and 64 columns at a time.
+  // Writes the product of the plan with K columns. A task is 64 points of the result and 64 columns.
   __device__ __attribute__((noinline)) void write_product(const Pass& pass) const {
     const bool of_rows = !p_.transposed;
     const Side<Real>& own = of_rows ? rows_ : columns_;
@@ -72,7 +72,7 @@ class PlanTiles : public Points<Real_> {
     }
   }
 
-  // The largest entries of every row: a pass over the plan finds four of them.
+  // Writes the largest entries of every row. A pass over the plan finds four of them.
   __device__ __attribute__((noinline)) void write_top(const Pass& pass) const {
     const bool of_rows = !p_.transposed;
     const Side<Real>& own = of_rows ? rows_ : columns_;
@@ -85,7 +85,7 @@ class PlanTiles : public Points<Real_> {
       fill_top(own, begin, found, first_entry);
       const Group own_points{own, begin};
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, 0, pass.rounder);
-      Entry last[4];  // of a row: behind it entries are still wanted
+      Entry last[4];  // the last entry of a row so far; those after it are searched
       for (int done = 0; done < found && begin < own.count; done += 4) {
         Entry best[4][4];
 #pragma unroll
@@ -106,7 +106,7 @@ class PlanTiles : public Points<Real_> {
             for (int c = 0; c < 4; ++c) {
               const Real mass = shared().weight[1][first_other() + c] * exp2_of(logit(r, c, costs[r][c], k));
               const int j = other_begin + first_other() + c;
-              // NaN counts as the largest.
+              // NaN is the largest.
               Entry entry{isnan(mass) ? static_cast<Real>(CUDART_INF) : mass, j};
               if (j >= other.count || !comes_before(last[r], entry)) continue;
 #pragma unroll
@@ -125,7 +125,7 @@ class PlanTiles : public Points<Real_> {
           for (int n = done; n < min(done + 4, found); ++n) {
             const Entry top = cuda::reduce<16>(
                 best[r][0], [](const Entry& a, const Entry& b) { return comes_before(b, a) ? b : a; });
-            if (top.index == best[r][0].index) {  // this lane's
+            if (top.index == best[r][0].index) {  // it is this lane's entry
 #pragma unroll
               for (int m = 0; m < 3; ++m) best[r][m] = best[r][m + 1];
               best[r][3] = {-1, 0x7fffffff};
@@ -168,7 +168,7 @@ class PlanTiles : public Points<Real_> {
   static __device__ __forceinline__ bool comes_before(const Entry& a, const Entry& b) {
     return a.value > b.value || (a.value == b.value && a.index < b.index);
   }
-  // Entries that no pair has: 0, by index. Behind a barrier the others may be written.
+  // Initialises entries that no pair fills: 0, by index. The others may be written after a barrier.
   __device__ __forceinline__ void fill_top(const Side<Real>& own, int begin, int found,
                                            std::int64_t first_entry) const {
     const std::int64_t count = p_.top_count;

@@ -1,4 +1,4 @@
-// Sinkhorn on points by matrix units, Precision::kHigh.
+// Sinkhorn on points with matrix units, Precision::kHigh.
 #include "transport/cuda/points/unit_points.cuh"
 #include "transport/cuda/solve/kernels.cuh"
 

@@ -1,4 +1,4 @@
-// Sinkhorn on points by matrix units, Precision::kMedium.
+// Sinkhorn on points with matrix units, Precision::kMedium.
 #include "transport/cuda/points/unit_points.cuh"
 #include "transport/cuda/solve/kernels.cuh"
 

@@ -1,4 +1,4 @@
-// What one feature adds to the sum that a cost of two points is made of.
+// One feature's summand in the cost of two points.
 #pragma once
 
 #include "cuda/numbers/math.cuh"

@@ -1,6 +1,6 @@
-// Passes over pairs of points with few coordinates. A thread has two points of one side, with all of their
-// coordinates in registers, and goes through the other side; whose points all threads of the block read from
-// the same place of shared memory. Nothing is joined but at the end of a run.
+// Passes over pairs of points with few coordinates. A thread owns two points of one side, with all their
+// coordinates in registers, and goes through the points of the other side, which all threads of the block
+// read from the same address of shared memory. Sums are joined only at the end of a run.
 #pragma once
 
 #include "transport/cuda/costs/dense.cuh"
@@ -14,16 +14,17 @@ template <class Real, int kDim>
 class PointRows {
  public:
   static constexpr int kOwn = kOwnPointsOfRows;
-  static constexpr int kRows = kOwn / kPointsThreads;  // own points of a thread
+  static constexpr int kRows = kOwn / kPointsThreads;  // points that a thread owns
   static constexpr int kStage = kPointsStage;
   static constexpr int kUnrolled = sizeof(Real) == 4 ? 4 : 1;  // float64's exponentials are long
 
   struct Shared {
-    static constexpr int kNumbers = (kDim + 3 + 3) / 4 * 4;  // coordinates, potential as a pair, weight
+    static constexpr int kNumbers =
+        (kDim + 3 + 3) / 4 * 4;  // numbers of a point: coordinates, potential as a pair, weight
     alignas(16) Real other[2][kStage][kNumbers];
   };
 
-  // One run of steps. sink(i, j, mass): an entry of the plan.
+  // One run of steps. Calls sink(i, j, mass) with an entry of the plan.
   template <PassKind kKind, CostKind kCost, class Sink>
   static __device__ __forceinline__ void run(const SolveParams<Real>& p, const Pass& pass, bool of_rows,
                                              const Side<Real>& own, const Side<Real>& other, int tile,
@@ -43,7 +44,7 @@ class PointRows {
       mine[r] = point_of<kCost>(p, own, first + r * kPointsThreads, own_at, own_lambda, pass.rounder);
       totals[r] = kLargest ? -CUDART_INF : 0.0;
     }
-    // A warp without points of its own helps to load.
+    // A warp without own points only helps to load.
     const bool working = first / 32 * 32 < own.count;
     const bool loads = threadIdx.x < kStage;
     Point incoming{};
@@ -62,7 +63,7 @@ class PointRows {
       to[kDim + 1] = incoming.lo;
       to[kDim + 2] = incoming.weight;
     };
-    __syncthreads();  // what was in shared memory has been used
+    __syncthreads();  // no thread reads the earlier contents of shared memory any more
     load(first_stage);
     for (int stage = first_stage; stage < last_stage; ++stage) {
       store(stage);
@@ -138,7 +139,7 @@ class PointRows {
     Real weight;
   };
 
-  // A point that is not there has logits of -inf.
+  // A point that does not exist has logits of -inf.
   template <CostKind kCost>
   static __device__ __forceinline__ Point point_of(const SolveParams<Real>& p, const Side<Real>& side, int i,
                                                    const double* at, double lambda, double rounder) {

@@ -1,7 +1,7 @@
 // The passes over points of a solve, in float32 or float64, with every kind of cost.
 //
-// Points of few coordinates are those of point_rows.cuh, all others the tiles of point_tiles.cuh. A team's
-// blocks share out the steps of a pass evenly (step_share.cuh).
+// Points with few coordinates take point_rows.cuh, all others point_tiles.cuh. A team's blocks share the
+// steps of a pass evenly (step_share.cuh).
 #pragma once
 
 #include "transport/cuda/points/point_rows.cuh"
@@ -16,7 +16,7 @@ class PointSums : public Points<Real_> {
  public:
   using Real = Real_;
   using Points<Real_>::Points;
-  // Points of a tile, of more than few coordinates.
+  // The own points of a tile, for more than few coordinates.
   static constexpr int kOwnOfTiles = PointTiles<Real_>::kOwn;
 
   static std::size_t shared_bytes(const SolveLayout& layout) {
@@ -24,7 +24,7 @@ class PointSums : public Points<Real_> {
                     kScratchBytes + sizeof(typename PointTiles<Real_>::Shared));
   }
 
-  // All threads of the team. The sums are there behind the team's next barrier.
+  // Called by all threads of the team. The sums can be read after the team's next barrier.
   template <PassKind kKind>
   __device__ __forceinline__ void run(const Pass& pass, PlanSums& sums) const {
     constexpr PassKind kColumns = kKind == PassKind::kEvaluate ? PassKind::kSums : kKind;
@@ -47,8 +47,8 @@ class PointSums : public Points<Real_> {
     if (pass.columns) tiles_of_side(kColumns, pass, false, sums);
   }
 
-  // Calls body(own tile, part, first stage, last stage) for this block's runs. Parts that a tile does not
-  // have become neutral.
+  // Calls body(own tile, part, first stage, last stage) for this block's runs. Sets parts that a tile does
+  // not have to the neutral element.
   template <class Body>
   __device__ __forceinline__ void share_steps(const Side<Real>& own, const Side<Real>& other, int tile_points,
                                               bool largest, const Body& body) const {
@@ -67,7 +67,7 @@ class PointSums : public Points<Real_> {
     });
   }
 
-  // Writes an entry of the plan, of a pass over the rows.
+  // Writes an entry of the plan, in a pass over the rows.
   __device__ __forceinline__ void write_plan(const Pass& pass, int i, int j, Real mass) const {
     if (!p_.plan || i >= rows_.count || j >= columns_.count) return;
     const double plan = pass.is_nan ? CUDART_NAN : p_.plan_scale * static_cast<double>(mass);
@@ -93,7 +93,7 @@ class PointSums : public Points<Real_> {
         return by_rows<kMostDimOfRows, kKind, CostKind::kHuber>(pass, of_rows, sums);
     }
   }
-  // One copy for all kinds of passes: what they differ in is outside the loop over coordinates.
+  // Not inlined, for all kinds of passes: they differ only outside the loop over coordinates.
   __device__ __attribute__((noinline)) void tiles_of_side(PassKind kind, const Pass& pass, bool of_rows,
                                                           PlanSums& sums) const {
     const Side<Real>& own = of_rows ? rows_ : columns_;
@@ -117,7 +117,7 @@ class PointSums : public Points<Real_> {
   }
 };
 
-// The entry of the kernel.
+// The entry of the kernel in the list.
 template <class Real>
 constexpr SinkhornKernel<Real> points_entry() {
   SinkhornKernel<Real> kernel = entry<SolveKernel<PointSums<Real>>>();

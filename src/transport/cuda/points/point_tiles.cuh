@@ -1,6 +1,6 @@
-// Passes over pairs of points with many coordinates, in registers: a thread has the costs of kRows x 4 pairs
-// of a tile. Coordinates come in pieces of 16 through two places of shared memory: while a piece is worked
-// on, the next one is on its way to registers. There is one barrier for a piece.
+// Passes over pairs of points with many coordinates. A thread owns kRows x 4 pairs of a tile, with their
+// costs in registers. Coordinates go through a double buffer in shared memory in pieces of 16: while a piece
+// is used, the next one is loaded to registers. There is one barrier of the block per piece.
 #pragma once
 
 #include "transport/cuda/costs/dense.cuh"
@@ -14,7 +14,7 @@ class PointTiles {
  public:
   static constexpr int kRows = sizeof(Real) == 4 ? 8 : 4;
   static constexpr int kColumns = 4;
-  static constexpr int kOwn = 16 * kRows;  // points of a block
+  static constexpr int kOwn = 16 * kRows;  // points that a block owns
   static constexpr int kStage = 16 * kColumns;
   static constexpr int kPiece = 16;  // coordinates at a time
   static_assert(kStage == kPointsStage && kPointsThreads == 256);
@@ -28,7 +28,7 @@ class PointTiles {
     Real other_hi[2][kStage], other_lo[2][kStage], other_weight[2][kStage], other_inverse[2][kStage];
   };
 
-  // One run of steps. sink(i, j, mass): an entry of the plan, with PassKind::kEvaluate.
+  // One run of steps. With PassKind::kEvaluate calls sink(i, j, mass) with an entry of the plan.
   template <class Sink>
   static __device__ __forceinline__ void run(const SolveParams<Real>& p, PassKind kind, const Pass& pass,
                                              bool of_rows, const Side<Real>& own, const Side<Real>& other,
@@ -44,7 +44,7 @@ class PointTiles {
     const int pieces = cuda::div_up(p.dim, kPiece), steps = (last_stage - first_stage) * pieces;
     const CostKind cost_kind = p.kind;
 
-    __syncthreads();  // what was in shared memory has been used
+    __syncthreads();  // no thread reads the earlier contents of shared memory any more
     if (thread < kOwn) {
       const Numbers n = numbers_of(p, own, own_begin + thread, own_at, own_lambda, pass.rounder);
       s.own_hi[thread] = n.hi;
@@ -173,7 +173,7 @@ class PointTiles {
     Real hi, lo, weight, inverse;
   };
 
-  // The numbers of point i. A point beyond the last one has logits of -inf.
+  // The numbers of point i. A point after the last one has logits of -inf.
   static __device__ __forceinline__ Numbers numbers_of(const SolveParams<Real>& p, const Side<Real>& side,
                                                        int i, const double* at, double lambda,
                                                        double rounder) {
@@ -189,8 +189,8 @@ class PointTiles {
     return n;
   }
 
-  // Carries a piece of coordinates of 16 kEach points to shared memory. A thread has one coordinate of kEach
-  // points.
+  // Copies a piece of coordinates of 16 kEach points to shared memory. A thread copies one coordinate of
+  // kEach points.
   template <int kEach>
   class Coordinates {
    public:
@@ -201,7 +201,7 @@ class PointTiles {
           stride_(side.p.points.stride[2]) {
       from_ = side.p.points.data + side.b * side.p.points.stride[0];
     }
-    // Coordinates beyond the last one, and of points beyond the last one, are 0.
+    // Coordinates after the last one, and those of points after the last one, are 0.
     __device__ __forceinline__ void load(int first_point, int first) {
       const int d = first + static_cast<int>(threadIdx.x) % kPiece;
       const int i = first_point + static_cast<int>(threadIdx.x) / kPiece;
@@ -218,7 +218,7 @@ class PointTiles {
     }
 
    private:
-    static constexpr int kApart = kPointsThreads / kPiece;  // points that follow each other in a thread
+    static constexpr int kApart = kPointsThreads / kPiece;  // distance between a thread's points
 
     const Real* from_;
     int count_;

@@ -1,6 +1,6 @@
-// One pass over costs that are made from points, which are never stored: sums or largest logits of one side,
-// tile by tile; and the gradients by the points. The other side's sums are the same code with the sides
-// exchanged, so nothing is stored but sums.
+// One pass over costs that are computed from points and not stored: sums or largest logits of one side, tile
+// by tile; and the gradients with respect to the points. The other side's sums use the same code with the
+// sides exchanged, so that only sums are stored.
 #pragma once
 
 #include "transport/cuda/points/tiles.cuh"
@@ -16,7 +16,7 @@ class Points : public Tiles<Real_> {
 
   [[nodiscard]] __device__ __forceinline__ bool sweeps() const { return false; }
 
-  // Lengths of the points, by which the cosine divides. Behind the team's next barrier.
+  // Computes the lengths of the points, for the cosine. They can be read after the team's next barrier.
   __device__ __forceinline__ float prepare() const {
     if (p_.cost || p_.kind != CostKind::kCosine) return 0;
     for (const Side<Real>* const side : {&rows_, &columns_}) {
@@ -33,14 +33,14 @@ class Points : public Tiles<Real_> {
   }
   __device__ __forceinline__ void take_extent(float) const {}
 
-  // All threads of the team. The sums are there behind the team's next barrier.
+  // Called by all threads of the team. The sums can be read after the team's next barrier.
   template <PassKind kKind>
   __device__ __forceinline__ void run(const Pass& pass, PlanSums& sums) const {
     if (pass.rows) one_side<kKind>(pass, true, sums);
     if (pass.columns) one_side<kKind == PassKind::kEvaluate ? PassKind::kSums : kKind>(pass, false, sums);
   }
 
-  // d value / d the points of both sides, where wanted.
+  // Writes the gradients with respect to the points of both sides that are not null.
   __device__ __forceinline__ void write_gradients(const Pass& pass) const {
     const Real scale = static_cast<Real>(p_.cost_scale);
     if (rows_.p.grad_points) gradient_of_side(pass, true, rows_.p.grad_points, scale, One{});
@@ -66,13 +66,14 @@ class Points : public Tiles<Real_> {
   using typename Base::Quad;
   using typename Base::Shared;
 
-  // The factor of P in the gradient by one feature: what is the same for all features of a pair.
+  // The part of the factor of P in a gradient that is the same for all features of a pair.
   [[nodiscard]] __device__ __forceinline__ Real shared_factor(Real mass, Real cost, int c) const {
     if (p_.kind == CostKind::kEuclidean) return cost > 0 ? mass / cost : Real(0);
     if (p_.kind == CostKind::kSquaredEuclidean) return 2 * mass;
     return p_.kind == CostKind::kCosine ? mass * shared().inverse_length[1][first_other() + c] : mass;
   }
-  // And what is the feature's own: of a cosine the other point's, else a function of the difference.
+  // The part that depends on the feature: the other point's feature for a cosine, otherwise a function of the
+  // difference.
   [[nodiscard]] __device__ __forceinline__ Real slope(Real x, Real y) const {
     const Real difference = x - y;
     switch (p_.kind) {
@@ -87,13 +88,13 @@ class Points : public Tiles<Real_> {
     }
   }
 
-  // W of a gradient of the sum of W P: 1.
+  // W = 1, for the gradient of the sum of W P.
   struct One {
     static constexpr bool kIsOne = true;
   };
 
   // to = scale * sum over the other points of W P dC / dx. A task is a tile of points and 64 features; costs
-  // are made again for every 64 features. weights(own, other, w) makes a tile of W.
+  // are computed again for every 64 features. weights(own, other, w) computes a tile of W.
   template <class Weights>
   __device__ __attribute__((noinline)) void gradient_of_side(const Pass& pass, bool of_rows, Real* to,
                                                              Real scale, const Weights& weights) const {
@@ -109,7 +110,7 @@ class Points : public Tiles<Real_> {
       __syncthreads();
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
                    pass.rounder);
-      // The thread has features first_other() ... + 3 of its own points.
+      // The thread owns features first_other() ... + 3 of its own points.
       Real x[4][4], total[4][4] = {};
       double along[4] = {};
 #pragma unroll
@@ -180,7 +181,7 @@ class Points : public Tiles<Real_> {
   }
 
  private:
-  // Sums of the rows, or of the columns.
+  // Computes the sums of the rows, or of the columns.
   template <PassKind kKind>
   __device__ __attribute__((noinline)) void one_side(const Pass& pass, bool of_rows, PlanSums& sums) const {
     const Side<Real>& own = of_rows ? rows_ : columns_;
@@ -195,7 +196,7 @@ class Points : public Tiles<Real_> {
   }
 
  protected:
-  // Sums of a tile's points over tiles first ... last - 1 of the other side.
+  // Computes the sums of a tile's points over tiles first ... last - 1 of the other side.
   template <PassKind kKind>
   __device__ __attribute__((noinline)) void sums_of_tile(const Pass& pass, bool of_rows, int own_tile,
                                                          int part, int first, int last,

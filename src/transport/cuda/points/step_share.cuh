@@ -1,6 +1,7 @@
-// How a team's blocks share out the steps of a pass over points. A tile of own points has as many steps as
-// the other side has stages. Every block has a run of steps, which may begin and end within a tile: so all
-// blocks have the same number, but for one. A tile's sums have a part of every block that works on it.
+// The division of the steps of a pass over points among a team's blocks. A tile of own points has as many
+// steps as the other side has stages. Each block owns a run of steps, which may begin and end within a tile,
+// so that the blocks' numbers of steps differ by at most one. A tile's sums have a part from each block that
+// works on it.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +14,14 @@ namespace warpalign::detail::transport {
 
 class StepShare {
  public:
-  // stages: of the other side, at least 1. Blocks beyond the number of steps have no run.
+  // stages: those of the other side, at least 1. If there are more blocks than steps, the last ones have no
+  // run.
   WARPALIGN_ANYWHERE constexpr StepShare(int tiles, int stages, int blocks)
       : stages_(stages),
         steps_(static_cast<std::int64_t>(tiles) * stages),
         blocks_(static_cast<int>(std::clamp<std::int64_t>(steps_, 1, blocks))) {}
-  // Fewer blocks have runs where a tile would have more than so many parts; at least 2, but with one stage.
+  // The same with at most `most` parts of a tile (at least 2, unless there is one stage): fewer blocks have
+  // runs if necessary.
   WARPALIGN_ANYWHERE constexpr StepShare(int tiles, int stages, int blocks, int most)
       : StepShare(tiles, stages, blocks) {
     if (most_parts() <= most) return;
@@ -26,25 +29,25 @@ class StepShare {
     blocks_ = static_cast<int>(std::max<std::int64_t>(steps_ / std::max<std::int64_t>(run, 1), 1));
   }
 
-  // How many blocks work on a tile.
+  // The number of blocks that work on a tile.
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr int parts(int tile) const {
     return rank_of(static_cast<std::int64_t>(tile + 1) * stages_ - 1) - first_rank(tile) + 1;
   }
-  // The most that a tile of any number of them can have.
+  // The most parts of any tile.
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr int most_parts() const {
     if (steps_ <= blocks_) return stages_;
-    // A run has at least steps / blocks steps, rounded down.
+    // A run has at least floor(steps / blocks) steps.
     return std::min<int>(stages_, cuda::div_up(stages_ - 1, static_cast<int>(steps_ / blocks_)) + 1);
   }
 
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr int tiles() const { return static_cast<int>(steps_ / stages_); }
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr int stages() const { return stages_; }
-  // The block that has a tile's first step. Those behind it have the following parts.
+  // The block that has a tile's first step. The following blocks have the following parts.
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr int first_rank(int tile) const {
     return rank_of(static_cast<std::int64_t>(tile) * stages_);
   }
 
-  // Calls body(tile, part of it, first stage, last stage) for what a block has.
+  // Calls body(tile, part, first stage, last stage) for the tiles of a block's run.
   template <class Body>
   WARPALIGN_ANYWHERE constexpr void each(int rank, const Body& body) const {
     if (rank >= blocks_) return;

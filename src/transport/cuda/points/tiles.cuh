@@ -1,11 +1,11 @@
-// Tiles of 64 x 64 pairs, whose costs are made from points or read: what the passes over points and over
-// plans share.
+// Tiles of 64 x 64 pairs, whose costs are computed from points or read. Shared by the passes over points and
+// over plans.
 //
-// A block keeps 64 points of one side ("own") and goes through the points of the other. A thread has the
-// costs of 4 x 4 pairs. Features come in pieces of 16 through shared memory.
+// A block owns 64 points of one side ("own") and goes through the points of the other. A thread owns 4 x 4
+// pairs. Features go through shared memory in pieces of 16.
 //
-// Classes that derive from Tiles list what they use of it: names of a base that depends on a template
-// argument are not found by themselves.
+// Classes that derive from Tiles list the names that they use, because names of a dependent base are not
+// found by lookup.
 #pragma once
 
 #include "transport/cuda/costs/dense.cuh"
@@ -31,7 +31,7 @@ class Tiles {
  protected:
   static constexpr int kTile = kPointsTile;
   static constexpr int kPiece = 16;       // features at a time
-  static constexpr int kRow = kTile + 4;  // of shared memory: keeps 16-byte alignment, spreads over banks
+  static constexpr int kRow = kTile + 4;  // of shared memory: keeps 16-byte alignment, avoids bank conflicts
   static constexpr int kThreads = kPointsThreads;
   static constexpr bool kPairs = sizeof(Real) == 4;
 
@@ -41,25 +41,25 @@ class Tiles {
   struct Shared {
     Real own[kPiece][kRow];
     Real other[kPiece][kRow];
-    Real hi[2][kTile];  // of own and of other points
+    Real hi[2][kTile];  // [own, other points]
     Real lo[2][kTile];
     Real weight[2][kTile];
     Real inverse_length[2][kTile];
-    Real plan[kTile][kRow];      // of gradients: by the other point, then by the own one
-    Real features[kTile][kRow];  // of gradients: of the other points
+    Real plan[kTile][kRow];      // for gradients: [other point][own point]
+    Real features[kTile][kRow];  // for gradients: those of the other points
   };
   [[nodiscard]] static __device__ __forceinline__ Shared& shared() {
     return *reinterpret_cast<Shared*>(cuda::dynamic_shared() + kScratchBytes);
   }
 
-  // The points of a tile: begin and those that follow, or those that a list of pairs names.
+  // The points of a tile: contiguous from `begin` on, or given by a list of pairs.
   struct Group {
     const Side<Real>& side;
     int begin;
-    const std::int32_t* named = nullptr;  // (count, 2): the first one of each pair
+    const std::int32_t* named = nullptr;  // (count, 2): the first element of each pair is the point
     int named_count = 0;
 
-    // The point at place k; below 0: there is none.
+    // The point at place k; negative if there is none.
     [[nodiscard]] __device__ __forceinline__ int point(int k) const {
       const int at = begin + k;
       if (named) return at < named_count ? named[2 * static_cast<std::int64_t>(at)] : -1;
@@ -76,11 +76,11 @@ class Tiles {
     return side.p.inverse_lengths + static_cast<std::int64_t>(side.team) * side.p.length;
   }
 
-  // Which 4 x 4 pairs of a tile a thread has.
+  // The first of the 4 x 4 pairs of a tile that a thread owns.
   static __device__ __forceinline__ int first_own() { return static_cast<int>(threadIdx.x) / 16 * 4; }
   static __device__ __forceinline__ int first_other() { return static_cast<int>(threadIdx.x) % 16 * 4; }
 
-  // Potentials, weights and lengths of a tile's points. place: 0 of own, 1 of other points.
+  // Loads potentials, weights and lengths of a tile's points. place: 0 for own, 1 for other points.
   __device__ __forceinline__ void load_numbers(const Group& group, int place, const double* at, double lambda,
                                                double rounder) const {
     Shared& s = shared();
@@ -88,7 +88,7 @@ class Tiles {
     for (int k = static_cast<int>(threadIdx.x); k < kTile; k += kThreads) {
       const int i = group.point(k);
       const bool exists = i >= 0;
-      Potential<Real> w{static_cast<Real>(-CUDART_INF), 0};  // no such point: its exponentials are 0
+      Potential<Real> w{static_cast<Real>(-CUDART_INF), 0};  // without a point the exponentials are 0
       if (exists) w = Potential<Real>::split((at ? at[i] : 0.0) + lambda, rounder);
       s.hi[place][k] = w.hi;
       s.lo[place][k] = w.lo;
@@ -98,12 +98,12 @@ class Tiles {
     }
   }
 
-  // to[k][d] or, transposed, to[d][k]: columns first ... first + width - 1 for a tile's points; 0 where there
-  // are none.
+  // Loads columns first ... first + width - 1 of a tile's points to to[k][d] or, transposed, to[d][k]; 0 for
+  // missing points and columns.
   template <int kWidth, bool kTransposed>
   __device__ __forceinline__ void load_columns(Real (*to)[kRow], const Table<Real>& table, const Group& group,
                                                int first) const {
-    constexpr int kApart = kThreads / kWidth;  // points that follow each other in a thread
+    constexpr int kApart = kThreads / kWidth;  // distance between a thread's points
     constexpr int kEach = kTile / kApart;
     const int d = static_cast<int>(threadIdx.x) % kWidth,
               first_point = static_cast<int>(threadIdx.x) / kWidth;
@@ -111,7 +111,7 @@ class Tiles {
     const std::int64_t stride = table.stride[1];
     const std::int64_t offset = group.side.b * table.stride[0] + (first + d) * table.stride[2];
     const Real* const from = exists ? table.data + offset : nullptr;
-    Real v[kEach];  // all of them are on their way before the first one is stored
+    Real v[kEach];  // all loads start before the first store
 #pragma unroll
     for (int n = 0; n < kEach; ++n) {
       const int i = exists ? group.point(first_point + n * kApart) : -1;
@@ -143,7 +143,7 @@ class Tiles {
     }
   }
 
-  // Entries of a table of pairs (B, N, M); `none` where there is no pair.
+  // Entries of a table of pairs (B, N, M); `none` for missing pairs.
   template <class Entry>
   __device__ __forceinline__ void load_pairs(const Entry* table, const std::int64_t* strides, Real none,
                                              const Group& own, const Group& other,
@@ -162,7 +162,7 @@ class Tiles {
       }
     }
   }
-  // The thread's costs, of those that are given.
+  // Loads the thread's given costs.
   __device__ __forceinline__ void load_costs(const Group& own, const Group& other,
                                              Real (&costs)[4][4]) const {
     const auto none = static_cast<Real>(CUDART_INF);
@@ -172,17 +172,17 @@ class Tiles {
     }
     load_pairs(static_cast<const Real*>(p_.cost), p_.cost_stride, none, own, other, costs);
   }
-  // The thread's costs, not scaled. All threads of the block come.
+  // Computes or loads the thread's costs, not scaled. Called by all threads of the block.
   __device__ __attribute__((noinline)) void costs_of_tile(const Group& own, const Group& other,
                                                           Real (&costs)[4][4]) const {
     if (p_.cost) {
-      __syncthreads();  // as where costs are made
+      __syncthreads();  // as in the other branch
       return load_costs(own, other, costs);
     }
-    // The compiler keeps what it alone knows of in registers.
+    // A local array, which the compiler keeps in registers.
     Real sums[4][4] = {};
     for (int first = 0; first < p_.dim; first += kPiece) {
-      __syncthreads();  // what was there has been used
+      __syncthreads();  // no thread reads the earlier contents any more
       load_columns<kPiece, true>(shared().own, own.side.p.points, own, first);
       load_columns<kPiece, true>(shared().other, other.side.p.points, other, first);
       __syncthreads();

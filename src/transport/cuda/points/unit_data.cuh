@@ -1,5 +1,5 @@
-// What passes over points on the matrix units work on: packed points, the numbers that come with them, and
-// how both come to a block.
+// The data of passes over points on matrix units: packed points and their numbers, and the copies of both to
+// a block.
 #pragma once
 
 #include <cfloat>
@@ -21,56 +21,58 @@ struct alignas(16) UnitRow {
   std::uint32_t v[4];
 };
 
-// What a pass needs of a side.
+// A side in a pass.
 struct UnitSide {
   const UnitRow* points[2];  // (groups of 16 points, blocks of 16 features, 32): large and small parts
   const double* norms;       // squared, of the rounded points
   const double* at;          // potentials; null: 0
-  const float* weights;      // null: uniform
+  const float* weights;      // null: uniform weights
   float uniform;
-  bool counts;    // the reference's weights are 1
-  double lambda;  // joins the potentials
+  bool counts;    // whether the reference's weights are 1
+  double lambda;  // added to the potentials
   int count;
   int blocks;  // blocks of 16 features: kBlocks, or a multiple of kUnitPiece
 };
 
-// What a pass makes: sums of the own points, of the other points, too, or gradients by the own points.
+// The results of a pass: sums of the own points, also those of the other points, or gradients with respect to
+// the own points.
 enum class UnitMakes { kOwn, kBoth, kGradient };
 
-// Numbers of a pass.
+// Constants of a pass.
 struct UnitPassNumbers {
   double norm_factor;    // k / s^2
-  double rounder;        // rounds potentials less norms
+  double rounder;        // rounds potentials minus norms to their grid
   float inverse_square;  // 1 / s^2
 };
 
-// kTerms: binary16 numbers of a coordinate. kFrags: 16 own points of a warp. kBlocks: blocks of 16 features
-// that a warp keeps in registers; 0: there are more, and pieces of kUnitPiece come one after the other.
+// kTerms: the number of binary16 numbers of a coordinate. kFrags: a warp owns 16 kFrags points. kBlocks: the
+// number of blocks of 16 features that a warp keeps in registers; 0: there are more, and pieces of kUnitPiece
+// blocks are loaded one after the other.
 template <int kTerms, int kFrags, int kBlocks>
 class UnitData {
  public:
-  static constexpr int kOwn = 16 * kFrags * kUnitWarps;  // points of a block at a time
+  static constexpr int kOwn = 16 * kFrags * kUnitWarps;  // points that a block owns at a time
   static constexpr int kWidth = kBlocks == 0 ? kUnitPiece : kBlocks;
   static constexpr int kRows = 2 * kFrags;  // own points per lane
 
   struct alignas(16) Numbers {
-    float main[kPointsStage][2];  // what logits of the point have in common, and its weight
-    float lo[kPointsStage];       // the rest of it
+    float main[kPointsStage][2];  // the point's part of its logits, and its weight
+    float lo[kPointsStage];       // the low part of the former
     float norm[kPointsStage];
   };
-  // What a block's run of steps is part of. It lies in shared memory: all threads need the same of it, and
-  // few numbers of it at a time.
+  // The current work of a block. In shared memory, because all threads need the same few of its numbers at a
+  // time.
   struct Work {
     UnitSide own;
     UnitSide other;
     UnitPassNumbers numbers;
     float factor;     // 2 k / s^2
-    int own_begin;    // the first one of kOwn points
+    int own_begin;    // the first of kOwn points
     int first_stage;  // stages of the other side: first_stage ... last_stage - 1
     int last_stage;
-    float* own_sums;    // a sum per own point: the part of this run
-    float* other_sums;  // kBoth: a sum per other point, the part of these own points
-    // For gradients: the own points' sums in part_count parts, and which piece of the features is wanted.
+    float* own_sums;    // a sum per own point, over this run
+    float* other_sums;  // kBoth: a sum per other point, over these own points
+    // For gradients: the own points' sums, in part_count parts, and the number of the piece of features.
     const float* parts;
     std::int64_t part_stride;
     int part_count;
@@ -89,13 +91,13 @@ class UnitData {
   struct alignas(16) Quad {
     float v[4];
   };
-  struct Factor {  // registers of mma_half(): one factor a, or two factors b
+  struct Factor {  // operands of mma_half(): one a, or two b
     std::uint32_t v[4];
   };
-  // A factor of a gradient's products is 2^14 at most.
+  // A factor of a gradient's products is at most 2^14.
   static constexpr int kBitsOfMass = 14;
 
-  // The piece that a gradient is made of comes last.
+  // The order of pieces. The piece of a gradient's features comes last.
   [[nodiscard]] static __device__ __forceinline__ int piece_at(const Work& work, int piece, int pieces) {
     const int at = piece + work.piece + 1;
     return at % pieces;
@@ -107,10 +109,10 @@ class UnitData {
     float norm[kRows];
     float linear = 0;
     float logits = 0;
-    float scale[kRows];  // for gradients: factors of the rows' numbers
+    float scale[kRows];  // for gradients: a factor of each row
   };
 
-  // A point's number, as a pair, and its weight. A point that is not there has logits of -inf.
+  // A point's part of its logits, as a pair, and its weight. A point that does not exist has logits of -inf.
   static __device__ __forceinline__ Potential<float> number_of(const UnitPassNumbers& numbers, double at,
                                                                double norm) {
     if (at == CUDART_INF) at = 0;
@@ -147,7 +149,8 @@ class UnitData {
     }
   }
 
-  // The numbers of a stage to come, by its first 64 threads, loaded a step before they are stored.
+  // The numbers of a later stage, by the block's first 64 threads. They are loaded one step before they are
+  // stored.
   struct Incoming {
     double at;
     double norm;

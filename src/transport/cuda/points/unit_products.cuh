@@ -1,5 +1,5 @@
-// Products of a pass over points on the matrix units: of points with points, which make logits, and of the
-// plan with points, which make gradients.
+// Products of a pass over points on matrix units: points with points for logits, and the plan with points for
+// gradients.
 #pragma once
 
 #include "cuda/numbers/half.cuh"
@@ -29,7 +29,7 @@ class UnitProducts : public UnitData<kTerms, kFrags, kBlocks> {
     }
   }
 
-  // sum += a[..][k] b, of all terms but the product of the two small parts; kFirst: sum is not read.
+  // sum += a[..][k] b over all terms except the product of the two small parts. kFirst: sum is overwritten.
   template <bool kFirst, int kTermsOfA, int kCount>
   static __device__ __forceinline__ void multiply(const Factor (&a)[kTermsOfA][kFrags][kCount], int k,
                                                   const Factor (&b)[kTerms], float (&sum)[kFrags][2][4]) {
@@ -52,7 +52,7 @@ class UnitProducts : public UnitData<kTerms, kFrags, kBlocks> {
     }
   }
 
-  // moment += P y' over 16 other points, and their part of the sums of P, which are those of P as rounded.
+  // moment += P y' over 16 other points, and their part of the sums of P. P is rounded first in both.
   template <class Points>
   static __device__ __forceinline__ void add_moments(const Points& points, int c, int lane,
                                                      const float (&mass)[kFrags][2][4],

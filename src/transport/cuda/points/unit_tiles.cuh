@@ -1,14 +1,14 @@
-// Passes over pairs of points whose products come from the matrix units, with factors of binary16.
+// Passes over pairs of points, with products by matrix units and binary16 factors.
 //
 //   t[i,j] = own[i] + other[j] + (2 k / s^2) <x'[i], y'[j]>,     own[i] = w[i] - (k / s^2) |x'[i]|^2
 //
-// x' and y' are the points relative to a centre, times a power of two s, rounded to binary16: one number of
-// it, or two whose sum has 22 bits. Norms are those of the rounded points. So t is that of slightly moved
-// points, and points that are equal cost 0.
+// x' and y' are the points relative to a centre, times a power of two s, rounded to one binary16 number or to
+// two whose sum has 22 bits. Norms are those of the rounded points. So t is that of slightly moved points,
+// and the cost of equal points is 0.
 //
-// A block's 8 warps keep points of one side in registers, and go through the other side 64 points at a time,
-// which come to shared memory in a ring. The block's tasks are a run of such steps: it begins and ends
-// anywhere within the other side, so that all blocks have the same number.
+// A block's 8 warps own points of one side, in registers, and go through the other side in stages of 64
+// points, which are copied to a ring in shared memory. A block owns a run of such steps, which may begin and
+// end anywhere within the other side, so that all blocks have the same number.
 #pragma once
 
 #include "transport/cuda/points/unit_products.cuh"
@@ -26,8 +26,8 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
   using typename Data::Work;
   using Makes = UnitMakes;
 
-  // sink(i, j, mass): an entry of the plan. With gradients sink(i, d, v): v is the sum over the other points
-  // of P (x'[i] - y'[j]), of feature d.
+  // Calls sink(i, j, mass) with an entry of the plan. For gradients calls sink(i, d, v), where v is the sum
+  // over the other points of P (x'[i] - y'[j]) in feature d.
   template <PassKind kKind, Makes kMakes, class Sink>
   static __device__ __forceinline__ void run(Shared& s, PlanSums& sums, const Sink& sink) {
     const Work& work = s.work;
@@ -37,11 +37,11 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
     constexpr bool kPieces = kBlocks == 0;
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int g = lane / 4, t = lane % 4;
-    // Matrices 0, 2, 1, 3: so the two registers of a factor b are neighbours.
+    // Matrices in the order 0, 2, 1, 3, so that the two registers of an operand b are neighbours.
     const int row_of_right = (lane & 7) | (lane & 8) << 1 | (lane & 16) >> 1;
     const int pieces = kPieces ? work.other.blocks / kUnitPiece : 1;
     const int own_group = (work.own_begin + warp * 16 * kFrags) / 16;
-    // Groups are padded to whole stages; a warp without points computes what nobody reads.
+    // Groups are padded to whole stages; the results of a warp without points are not used.
     const bool working = own_group * 16 < work.own.count;
     const float minus_infinity = static_cast<float>(-CUDART_INF);
 
@@ -191,7 +191,7 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
           }
         }
         if constexpr (kColumns) {
-          // Joins the sums of lanes with equal t: each lane keeps one of its four columns.
+          // Joins the sums of lanes with equal t: each lane gets one of its four columns.
           const bool upper = lane & 16, odd = lane & 8;
           float kept[2];
 #pragma unroll
@@ -249,7 +249,7 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
   using typename Data::OwnNumbers;
   using typename Data::Quad;
 
-  // The warps' sums of a stage, added up in their order.
+  // Adds the warps' sums of a stage, in the order of the warps.
   static __device__ __forceinline__ void add_columns(const Shared& s, const Work& work, int stage) {
     const int k = static_cast<int>(threadIdx.x) - kPointsStage;
     if (k < 0 || k >= kPointsStage) return;

@@ -1,4 +1,4 @@
-// The list of transport's kernels, and what makes a kernel's entry where it is compiled.
+// The list of transport's kernels, and the functions that make an entry in the file that compiles the kernel.
 #pragma once
 
 #include "cuda/launch/cluster_launch.h"
@@ -10,7 +10,7 @@ namespace warpalign::detail::transport {
 
 inline constinit cuda::KernelList kKernels;
 
-// Blocks that share a row.
+// The number of blocks that share a row.
 template <class Costs>
 constexpr int cluster_of() {
   if constexpr (requires { Costs::kCluster; }) return Costs::kCluster;
@@ -26,7 +26,7 @@ cuda::LaunchConfig launch_config(const SolveLayout& layout, cudaStream_t stream)
   return config;
 }
 
-// A kernel by name. A template argument that is a kernel would not be one that this source defines, for nvcc.
+// A kernel by name. With the kernel itself as a template argument, nvcc would not treat it as defined here.
 template <class Costs_>
 struct SolveKernel {
   using Costs = Costs_;

@@ -1,5 +1,5 @@
-// What the kernel of sinkhorn() takes. "Rows" and "columns" are the kernel's: where costs lie column by
-// column, its rows are the problem's columns.
+// Arguments of the kernel of sinkhorn(). "Rows" and "columns" are the kernel's: for column-major costs, its
+// rows are the problem's columns.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@
 
 namespace warpalign::detail::transport {
 
-// A number of columns for every point of a side: (B, length, columns).
+// A table with some columns for every point of a side: (B, length, columns).
 template <class Real>
 struct Table {
   const Real* data;  // null: all 0
@@ -19,7 +19,7 @@ struct Table {
   int columns;
 };
 
-// One of the two sets of every problem. Arrays of the workspace belong to a team of blocks, which solves one
+// One of the two sets of every problem. A team of blocks owns its arrays in the workspace, and solves one
 // problem after the other.
 template <class Real>
 struct SideParams {
@@ -27,41 +27,42 @@ struct SideParams {
   const std::int32_t* lengths;  // (B,); null: all are `length`
   int length;                   // N or M
   double strength;
-  const Real* start;   // (B, length), the potential to begin with; null: 0
-  Real* potential;     // a result; null: not wanted
-  Real* grad_weights;  // a result; null: not wanted
-  bool has_lambda;     // the result contains lambda
-  double* potentials;  // (teams, 3, length), in bits: two that take turns, and a shift (solver.cuh)
+  const Real* start;   // (B, length), the initial potential; null: 0
+  Real* potential;     // a result; may be null
+  Real* grad_weights;  // a result; may be null
+  bool has_lambda;     // whether the resulting potential contains lambda
+  double* potentials;  // (teams, 3, length), in bits: old and new potentials, which alternate, and a shift
+                       // (solver.cuh)
   Real* partials;      // (teams, splits, length): sums over a part of the other side
   int splits;
-  // Where costs are made from points:
+  // For costs from points:
   Table<Real> points;     // D columns
-  Real* grad_points;      // null: not wanted
-  Real* inverse_lengths;  // (teams, length), of the cosine
-  void* packed;           // (teams, terms, unit_rows()), on the matrix units
+  Real* grad_points;      // may be null
+  Real* inverse_lengths;  // (teams, length), for the cosine
+  void* packed;           // (teams, terms, unit_rows()), for matrix units
   double* norms;          // (teams, length), squared, of the packed points
 };
 
-// s = sum W P of plan_gradient(): W is `dense`, or U V^T. Null: not wanted.
+// s = sum W P of plan_gradient(): W is `dense`, or U V^T. Results may be null.
 template <class Real>
 struct PlanGradientParams {
   bool wanted;
   const Real* dense;  // (B, N, M)
   std::int64_t dense_stride[3];
   Table<Real> factors[2];  // U and V
-  Real* sums[2];           // of W P: (B, N), (B, M)
+  Real* sums[2];           // sums of W P: (B, N), (B, M)
   Real* grad_weights[2];
   Real* grad_cost;  // (B, N, M)
   Real* grad_epsilon;
 };
 
-// Tangents and results of sinkhorn_jvp() for one of the two sets. Arrays of the workspace belong to a team.
+// Tangents and results of sinkhorn_jvp() for one of the two sets. A team owns its arrays in the workspace.
 template <class Real>
 struct SideTangentParams {
   Table<Real> points;   // D columns
   const Real* weights;  // (B, length); null: 0
   const Real* forces;   // (B, length); null: 0
-  Real* stretches;      // (teams, length), of the cosine: how the logarithms of lengths move
+  Real* stretches;      // (teams, length), for the cosine: tangents of the logarithms of lengths
   double* arrays;       // (teams, kTangentArrays, length)
   double* partials;     // (teams, 2, splits, length)
 };
@@ -82,15 +83,15 @@ template <class Real>
 struct SolveParams {
   SideParams<Real> rows;
   SideParams<Real> columns;
-  const void* cost;             // of Real, or
+  const void* cost;             // of type Real, or
   bool half_cost;               // of binary16
-  std::int64_t cost_stride[3];  // of the batch, rows, columns
-  Real* plan;                   // grad_cost, or the plan itself; null: not wanted
-  double plan_scale;            // it is so many times P
+  std::int64_t cost_stride[3];  // batch, rows, columns
+  Real* plan;                   // grad_cost, or the plan itself; may be null
+  double plan_scale;            // `plan` is this times P
   std::int64_t plan_stride[3];
   int batch;
-  int dim;        // 0: costs are given
-  CostKind kind;  // of points
+  int dim;        // 0: given costs
+  CostKind kind;  // of costs from points
   double cost_scale;
   double epsilon;
   const Real* epsilons;  // (B,); null: epsilon
@@ -99,29 +100,29 @@ struct SolveParams {
   double mass;
   double tolerance;
   int max_iterations;
-  bool product;      // the reference measure is a b^T
-  bool checks_sums;  // of weights: a problem that no plan can solve becomes NaN
-  bool symmetric;    // updates
-  bool rows_first;   // an iteration updates rows, then columns; else the other way round
-  Real* shift;       // (B,) each; null: not wanted
+  bool product;      // whether the reference measure is a b^T
+  bool checks_sums;  // whether weights whose sums differ make the problem's results NaN
+  bool symmetric;    // symmetric updates
+  bool rows_first;   // whether an iteration updates rows, then columns, or the reverse
+  Real* shift;       // (B,) each; may be null
   Real* value;
   Real* linear;
   Real* grad_epsilon;
   Real* error;
   std::int32_t* iterations;
   SolveLayout layout;
-  float* centres;         // (teams, D): what packed points are relative to
-  int gradient_blocks;    // that share out the steps of a gradient by packed points
-  float* gradient_parts;  // (teams, gradient_blocks, kGradientPart), of gradients by packed points
-  // P v, or P^T v, of plan_apply().
+  float* centres;         // (teams, D): the centre of packed points
+  int gradient_blocks;    // blocks that share the steps of a gradient of packed points
+  float* gradient_parts;  // (teams, gradient_blocks, kGradientPart), for gradients of packed points
+  // For plan_apply(): P v, or P^T v.
   Table<Real> factor;  // K columns for every column, transposed for every row
   Real* result;        // (B, N, K), transposed (B, M, K)
-  // Results of plan_topk(): (B, N, k) each, transposed (B, M, k).
+  // For plan_topk(): results (B, N, k) each, transposed (B, M, k).
   Real* top_values;
   std::int32_t* top_indices;
   int top_count;
-  bool transposed;  // P^T
-  // The result of plan_sample(): (B, S, 2).
+  bool transposed;  // use P^T
+  // For plan_sample(): the result (B, S, 2).
   std::int32_t* pairs;
   int pair_count;
   std::uint64_t seed;

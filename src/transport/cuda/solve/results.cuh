@@ -1,4 +1,4 @@
-// What a call gives back of one problem: one more pass over the costs, at the potentials of the solution.
+// The results of one problem: one more pass over the costs, at the potentials of the solution.
 #pragma once
 
 #include "transport/cuda/solve/solver.cuh"
@@ -10,8 +10,8 @@ struct Objective {
   double linear = 0;  // <C, P>, C not scaled
   double logits = 0;  // sum P t
   double mass = 0;    // sum P
-  double value = 0;   // what the sides add to the dual
-  double error = 0;   // the largest move of a further update, in bits
+  double value = 0;   // the sides' part of the dual
+  double error = 0;   // the largest change of a potential by a further update, in bits
 
   __device__ __forceinline__ void join(const Objective& other) {
     linear += other.linear;
@@ -75,7 +75,7 @@ class Results {
     const double bits = s_.epsilon / kLog2E<double>;
     Real* const potential = side.p.potential ? side.p.potential + side.row_of_batch() : nullptr;
     Real* const gradient = side.p.grad_weights ? side.p.grad_weights + side.row_of_batch() : nullptr;
-    // sum: of the plan's row (or column) over its weight in the reference.
+    // sum: that of the plan's row (or column) over its weight in the reference.
     for_totals<false>(side, team_, [&](int i, double sum) {
       const double w = side.current()[i], weight = side.weight(i);
       if (adds_mass) mine.mass += side.reference(weight) * sum;
@@ -99,7 +99,7 @@ class Results {
   const bool is_nan_;
 };
 
-// Solves the problems of the batch: a team takes one after the other.
+// Solves the problems of the batch. A team takes one after the other.
 template <class Costs>
 __global__ void __launch_bounds__(Costs::kMostThreads, Costs::kBlocks)
     sinkhorn_kernel(const __grid_constant__ SolveParams<typename Costs::Real> p) {
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(Costs::kMostThreads, Costs::kBlocks)
     Solver<Costs> solver(p, team, b);
     solver.run();
     Results<Costs>(p, team, solver).write();
-    team.barrier();  // the next problem's potentials and sums take the place of this one's
+    team.barrier();  // the next problem's potentials and sums overwrite this one's
   }
 }
 

@@ -11,14 +11,15 @@
 
 namespace warpalign::detail::transport {
 
-// A potential, as a pair whose hi part lies on a grid so coarse that the sum of two is exact. float64 is
-// exact enough without: lo is 0.
+// A potential as a pair whose hi part is on a grid so coarse that the sum of two is exact. In float64 that is
+// not needed: lo is 0.
 template <class Real>
 struct Potential {
   Real hi;
   Real lo;
 
-  // inf, of a point that every cost forbids, becomes 0: its logits are -inf already.
+  // inf, the potential of a point all of whose costs are inf, is replaced by 0: its logits are -inf in any
+  // case.
   static __device__ __forceinline__ Potential split(double v, double rounder) {
     if (v == CUDART_INF) v = 0;
     if constexpr (sizeof(Real) == 8) return {v, 0};
@@ -27,8 +28,7 @@ struct Potential {
   }
 };
 
-// A number that rounds potentials up to `largest` to their grid, by being added and taken away again: a sum
-// with it has no finer digits.
+// The number whose addition and subtraction rounds potentials up to `largest` to their grid.
 template <class Real>
 __device__ __forceinline__ double rounder_of(double largest) {
   constexpr int kDigits = sizeof(Real) == 4 ? 24 : 53;
@@ -49,14 +49,14 @@ struct Side {
   const int count;  // true length
   const bool product;
   const Marginal marginal;
-  const double uniform;  // a weight where none are given
-  mutable int parts;     // of the sums that the last pass has made
-  int now = 0;           // which array has the potentials
+  const double uniform;  // the weight of a point, if none are given
+  mutable int parts;     // parts of the last pass's sums
+  int now = 0;           // the number of the array with the potentials
   float top = 0;         // their largest finite magnitude
   float top_of_shift = 0;
   double moved = 0;  // the largest move of the last update, in bits
   bool near = false;
-  double total = 0;  // of the reference's weights
+  double total = 0;  // sum of the reference's weights
 
   __device__ __forceinline__ Side(const SideParams<Real>& params, int b, int team, bool product, bool partial)
       : p(params),
@@ -74,7 +74,7 @@ struct Side {
   [[nodiscard]] __device__ __forceinline__ double weight(int i) const {
     return p.weights ? static_cast<double>(p.weights[row_of_batch() + i]) : uniform;
   }
-  // The weight of the reference measure, and log2(weight / it), for a weight.
+  // For a weight, its weight in the reference measure, and log2(weight / that).
   [[nodiscard]] __device__ __forceinline__ double reference(double weight) const {
     return product ? weight : 1.0;
   }
@@ -92,15 +92,15 @@ struct Side {
   }
 };
 
-// log2(weight / sum) with the potential at which the sum was taken left out. Nothing but forbidden pairs:
-// inf. A weight of 0 that is its own reference: -inf.
+// log2(weight / sum), without the potential `at` in the sum: inf if all costs are inf; -inf for a weight of 0
+// whose reference is 1.
 __device__ __forceinline__ double free_of(double target, double at, double log2_sum) {
   if (target == -CUDART_INF) return -CUDART_INF;
   if (at == CUDART_INF || log2_sum == -CUDART_INF) return CUDART_INF;
   return at + target - log2_sum;
 }
 
-// Calls body(i) for the points of a side, by one thread of the team each: always the same one.
+// Calls body(i) for the points of a side. A thread of the team owns a point, always the same one.
 template <class Real, class Body>
 __device__ __forceinline__ void for_points(const Side<Real>& side, const Team& team, const Body& body) {
   const int step = team.blocks * static_cast<int>(blockDim.x);
@@ -109,7 +109,7 @@ __device__ __forceinline__ void for_points(const Side<Real>& side, const Team& t
     body(i);
   }
 }
-// The same for what is behind the true length.
+// The same for the padding after the true length.
 template <class Real, class Body>
 __device__ __forceinline__ void for_padding(const Side<Real>& side, const Team& team, const Body& body) {
   const int step = team.blocks * static_cast<int>(blockDim.x);
@@ -119,10 +119,11 @@ __device__ __forceinline__ void for_padding(const Side<Real>& side, const Team& 
   }
 }
 
-// Calls body(i, total) for every point of the side, by one thread of the team each: its partial sums (or
-// largest parts) joined in their order, in float64. All blocks come; partial sums were made before a barrier.
+// Calls body(i, total) for every point of the side, by one thread of the team. total: its partial sums, added
+// in order in float64, or the largest of its parts. Called by all blocks, after a barrier that follows the
+// pass.
 //
-// Some warps share 32 neighbouring points: each joins a part of the splits, all of them on their way
+// Some warps share 32 neighbouring points. Each joins a part of the splits, with all loads in flight
 // together.
 template <bool kLargest, int kAtOnce = 36, class Real, class Body>
 __device__ __forceinline__ void for_totals(const Side<Real>& side, const Team& team, const Body& body) {

@@ -1,24 +1,24 @@
-// Sinkhorn on one problem of the batch, by a team of blocks: the course of the iterations, all on the device.
+// Sinkhorn's iterations on one problem of the batch, by a team of blocks, entirely on the device.
 //
-// A pass over the costs makes sums at fixed potentials; an update makes new potentials of them. Potentials
-// are the shift of the exponentials, so that no running maximum is needed while sums stay within float32's
-// range. An update sees whether they did. If not, or where nothing is known yet, a pass finds each point's
-// largest logit first, and the sums are made with that as the shift.
+// A pass over the costs computes sums at fixed potentials; an update computes new potentials from them.
+// Potentials are the shift of the exponentials, so that no running maximum is needed while sums are in
+// float32's range. An update detects sums that are not. Then, and at the beginning, a pass finds each point's
+// largest logit first, which is the shift of the sums.
 //
-// Every thread of the team takes the same decisions, because all of them see the same joined numbers.
+// All threads of the team take the same decisions, because they read the same joined numbers.
 #pragma once
 
 #include "transport/cuda/costs/dense.cuh"
 
 namespace warpalign::detail::transport {
 
-// What an update tells about both sides.
+// The result of an update of both sides.
 struct Change {
-  float moved[2] = {0, 0};  // the largest moves, in bits; NaN if one is NaN
+  float moved[2] = {0, 0};  // the largest changes, in bits; NaN if one is NaN
   float top[2] = {0, 0};    // the largest finite magnitudes
   float gap = 0;            // the largest distance from the potential that would meet the weight
-  float out_of_range = 0;   // 1: a sum is not to be trusted
-  // log2 of the plan's mass with these potentials. The mass may be below any number.
+  float out_of_range = 0;   // 1: a sum was out of range
+  // log2 of the plan's mass with these potentials. The mass itself may underflow.
   double mass_bits = -std::numeric_limits<double>::infinity();
 
   __device__ __forceinline__ void join(const Change& other) {
@@ -48,7 +48,7 @@ class Solver {
   Side<Real> rows;
   Side<Real> columns;
   double epsilon = 0;
-  double lambda = 0;  // in bits, of partial transport
+  double lambda = 0;  // in bits, for partial transport
   int iterations = 0;
 
   [[nodiscard]] __device__ __forceinline__ bool is_nan() const {
@@ -56,7 +56,7 @@ class Solver {
   }
   [[nodiscard]] __device__ __forceinline__ const Costs& costs() const { return costs_; }
 
-  // The potentials to start from, at the first epsilon. Returns the last one.
+  // Sets the initial potentials, at the first epsilon. Returns the last epsilon.
   __device__ __forceinline__ double set_up() {
     const double wanted = p_.epsilons ? static_cast<double>(p_.epsilons[rows.b]) : p_.epsilon;
     const bool valid = wanted > 0 && !isinf(wanted);
@@ -67,16 +67,16 @@ class Solver {
     return epsilon;
   }
 
-  // Leaves the potentials of the last iteration.
+  // Runs the iterations. On return the potentials are those of the last one.
   __device__ __forceinline__ void run() {
     const double target = set_up();
-    // Annealing begins where costs are a few times epsilon, and goes on near a solution: sums are in range
-    // as a rule.
+    // With annealing, costs are at first only a few times epsilon, and later steps start near a solution:
+    // sums are usually in range.
     certified_ = epsilon > target;
     if (p_.symmetric) {
       while (epsilon > target) {
         const double to = max(target, epsilon * p_.epsilon_factor);
-        if (p_.mass > 0) {  // whose step takes another pass with the new potentials
+        if (p_.mass > 0) {  // its step needs another pass with the new potentials
           symmetric_step();
           set_epsilon(to);
           continue;
@@ -92,8 +92,8 @@ class Solver {
       }
       return;
     }
-    // Rows, then columns, is what one sweep does. Columns first: the iterations begin half a step earlier,
-    // and end half a step later.
+    // One sweep updates rows, then columns. With columns first, half a step is done before the sweeps, and
+    // the iterations end half a step later.
     if (!p_.rows_first) update(columns);
     while (epsilon > target) {
       if (p_.rows_first) {
@@ -141,15 +141,15 @@ class Solver {
   }
 
   static __device__ __forceinline__ void raise(float& top, double v) {
-    // Rounded up: the grid of potentials rests on it.
+    // Rounded up, because it determines the grid of potentials.
     if (!isinf(v)) top = larger(top, static_cast<float>(abs(v)) * 1.000001f);
   }
 
   struct Start {
     float top[2] = {0, 0};
-    double total[2] = {0, 0};    // of the reference's weights
+    double total[2] = {0, 0};    // sums of the reference's weights
     double weights[2] = {0, 0};  // sums
-    float extent = 0;            // what the costs are to know of their points
+    float extent = 0;            // the argument of take_extent()
     float unused = 0;
 
     __device__ __forceinline__ void join(const Start& other) {
@@ -194,7 +194,7 @@ class Solver {
            sums_agree(all.weights[0], all.weights[1]);
   }
 
-  // The potentials stay what they are in units of the cost.
+  // Changes epsilon. Potentials stay the same in units of the cost.
   __device__ __attribute__((noinline)) void set_epsilon(double to) {
     const double ratio = epsilon / to;
     for (const Side<Real>* const side : {&rows, &columns}) {
@@ -203,7 +203,7 @@ class Solver {
     take_epsilon(to);
     team_.barrier();
   }
-  // The potentials in memory are those of the new epsilon.
+  // Called when the potentials in memory are those of the new epsilon.
   __device__ __forceinline__ void take_epsilon(double to) {
     const double ratio = epsilon / to;
     for (Side<Real>* const side : {&rows, &columns}) {
@@ -217,7 +217,7 @@ class Solver {
     if constexpr (requires { Costs::kTotalsAtOnce; }) return Costs::kTotalsAtOnce;
     return 36;
   }
-  // What the last pass has left out of a side's sum at potential w, in bits.
+  // The factor that the last pass has left out of a side's sum at potential w, in bits.
   [[nodiscard]] __device__ __forceinline__ double bits_left_out(int side, double w) const {
     if constexpr (requires { Costs::kColumnsOfHi; }) {
       if (Costs::kColumnsOfHi && side == 1) return Potential<Real>::split(w, rounder_).lo;
@@ -225,7 +225,8 @@ class Solver {
     return 0;
   }
 
-  // What becomes of the sums at potentials `at` (null: 0). moved_lambda: since the pass, lambda has moved so.
+  // Computes new potentials from the sums at potentials `at` (null: 0). moved_lambda: the change of lambda
+  // since the pass.
   enum class How { kUpdate, kAverage };
   __device__ __attribute__((noinline)) void change(const Side<Real>& side, const double* at, How how,
                                                    double moved_lambda, Change& mine) const {
@@ -279,7 +280,7 @@ class Solver {
     costs_.template run<kKind>(pass, unused);
     team_.barrier();
   }
-  // Potentials with which the largest logit of every point is about 0, in side.shift().
+  // Computes potentials at which the largest logit of every point is about 0, in side.shift().
   __device__ __attribute__((noinline)) void find_range(Side<Real>& side) {
     one_sided<PassKind::kLargest>(side, nullptr, 0);
     Change mine;
@@ -290,7 +291,7 @@ class Solver {
     side.top_of_shift = team_.joined(mine).top[0];
   }
 
-  // One side, from the sums at the other side's potentials.
+  // Updates one side, from the sums at the other side's potentials.
   __device__ __attribute__((noinline)) void update(Side<Real>& side) {
     if (certified_) {
       one_sided<PassKind::kSums>(side, side.current(), side.top);
@@ -311,13 +312,14 @@ class Solver {
     move_mass(all.mass_bits);
   }
 
-  // Rows, then columns.
+  // Updates rows, then columns.
   __device__ __forceinline__ void step() {
     if (certified_ && costs_.sweeps() && sweep()) return;
     update(rows);
     update(columns);
   }
-  // Updates both sides by one read of the costs. false: sums were out of range, and nothing has changed.
+  // Updates both sides with one read of the costs. Returns false if sums were out of range; nothing has
+  // changed then.
   __device__ __attribute__((noinline)) bool sweep() {
     Pass pass = pass_at_current();
     pass.rows = pass.columns = pass.updates_rows = true;
@@ -336,7 +338,7 @@ class Solver {
       take(columns, all);
       return true;
     }
-    // The columns see the lambda that the rows have moved.
+    // The columns use the lambda that the rows have changed.
     const Change of_rows = team_.joined(mine);
     if (of_rows.out_of_range != 0) return false;
     const double moved_lambda = log2(p_.mass) - of_rows.mass_bits;
@@ -351,7 +353,7 @@ class Solver {
     return true;
   }
 
-  // Both sides from the old potentials, each averaged with its old value.
+  // Updates both sides from the old potentials, and averages each with its old value.
   __device__ __attribute__((noinline)) void symmetric_step() {
     Change all;
     bool done = false;
@@ -381,8 +383,8 @@ class Solver {
     take(rows, all);
     take(columns, all);
     if (!(p_.mass > 0)) return;
-    // Potentials moved on both sides: the mass of the plan takes a pass of its own, in range whatever they
-    // are.
+    // Both potentials have changed, so that the mass of the plan needs another pass, which finds its range
+    // first.
     find_range(rows);
     one_sided<PassKind::kSums>(rows, rows.shift(), rows.top_of_shift);
     Change mine;
@@ -399,7 +401,7 @@ class Solver {
   Team& team_;
   Costs costs_;
   double moved_lambda_ = 0;
-  double rounder_ = 0;  // which split the potentials of the last pass of sums
+  double rounder_ = 0;  // the rounder of the potentials in the last pass of sums
   double ratio_ = 1;    // this epsilon over that of the next step
   bool certified_ = false;
 };

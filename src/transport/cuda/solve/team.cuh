@@ -1,6 +1,6 @@
-// The blocks that solve one problem together: they wait for each other, and join what they have found.
+// A team of blocks that solve one problem together: its barrier, and reductions over it.
 //
-// Waits are between blocks of one cooperative launch, which are all resident; a team of one block needs no
+// Barriers are between blocks of a cooperative launch, which are all resident. A team of one block needs no
 // such launch.
 #pragma once
 
@@ -29,7 +29,7 @@ class Team {
   const int rank;
   const int blocks;
 
-  // Waits for all threads of the team. Memory written before is seen behind by all of them.
+  // Waits for all threads of the team. Afterwards each of them sees what the others wrote before.
   __device__ __forceinline__ void barrier() {
     __syncthreads();
     if (blocks == 1) return;
@@ -37,15 +37,15 @@ class Team {
       expected_ += static_cast<unsigned>(blocks);
       __threadfence();
       atomicAdd(arrivals_, 1);
-      // The difference, because the counter may go round.
+      // A difference, because the counter may wrap around.
       while (static_cast<int>(static_cast<unsigned>(cuda::load_acquire(arrivals_)) - expected_) < 0) {
       }
     }
     __syncthreads();
   }
 
-  // Joins what all threads of the team have, in an order that depends on the team's shape alone, and waits
-  // for them as barrier() does. T has join(const T&).
+  // Joins a value of all threads of the team, in an order that depends on the team's shape alone, and is a
+  // barrier. T has join(const T&).
   template <class T>
   __device__ __attribute__((noinline)) T joined(T mine) {
     static_assert(sizeof(T) <= kRecordBytes);
@@ -77,12 +77,12 @@ class Team {
     if (lane == 0) at<T>(places, static_cast<int>(threadIdx.x) / 32) = mine;
     __syncthreads();
     mine = joined_in_warp(lane < warps ? at<T>(places, lane) : T{});
-    __syncthreads();  // the next one may write its places
+    __syncthreads();  // the next call may overwrite the memory
     return mine;
   }
   template <class T>
   static __device__ __forceinline__ T joined_in_warp(T mine) {
-    // A small loop: code that runs once in a while comes from a cold instruction cache.
+    // Not unrolled: rarely executed code comes from a cold instruction cache.
 #pragma unroll 1
     for (int bit = 1; bit < 32; bit *= 2) mine.join(cuda::shuffle_xor(mine, bit));
     return mine;
@@ -90,7 +90,7 @@ class Team {
 
   int* const arrivals_;
   unsigned char* const records_;
-  unsigned expected_ = 0;  // by thread 0
+  unsigned expected_ = 0;  // used by thread 0
   bool parity_ = false;
 };
 
