@@ -76,7 +76,7 @@ void measure(const Shape& shape, cudaStream_t stream) {
   p.lattice.blank = shape.labels - 1;
   for (int i = 0; i + 1 < blanks; ++i, ++p.lattice.durations) {
     p.lattice.duration[i] = 2 << i;
-    p.lattice.id[i] = p.lattice.blank - 1 - i;
+    p.lattice.big_blank_column[i] = p.lattice.blank - 1 - i;
     p.lattice.sigma = 0.05;
   }
   const std::size_t saved_bytes = transducer_joint_saved_bytes(p, cuda);

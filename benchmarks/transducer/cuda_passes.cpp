@@ -72,7 +72,7 @@ TransducerProblem problem_of(const Shape& shape, DType dtype, const void* rows, 
   l.durations = static_cast<int>(shape.durations.size());
   for (int i = 0; i < l.durations; ++i) {
     l.duration[i] = shape.durations[i];
-    l.id[i] = shape.labels - 2 - i;
+    l.big_blank_column[i] = shape.labels - 2 - i;
   }
   if (!shape.durations.empty()) l.sigma = 0.05;
   return p;

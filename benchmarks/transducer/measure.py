@@ -70,7 +70,7 @@ class Problem:
         settings = Settings(
             blank=o.blank,
             durations=o.durations or tuple(m for m, _ in o.big_blanks),
-            big_blank_ids=tuple(column for _, column in o.big_blanks),
+            big_blank_columns=tuple(column for _, column in o.big_blanks),
             sigma=o.sigma,
             delay_penalty=o.delay,
             eos_id=-1 if o.eos is None else o.eos,

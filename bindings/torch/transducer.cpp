@@ -103,21 +103,21 @@ std::tuple<Tensor, Tensor> transducer_op(const Tensor& logits, const MaybeTensor
                                          const MaybeTensor& target_lengths,
                                          const MaybeTensor& without_durations, bool needs_grad, int64_t blank,
                                          const std::vector<int64_t>& durations,
-                                         const std::vector<int64_t>& big_blank_ids, double sigma,
+                                         const std::vector<int64_t>& big_blank_columns, double sigma,
                                          double fastemit_lambda, double delay_penalty, int64_t eos_id,
                                          double eos_penalty, int64_t star_id, double star_penalty,
                                          double clamp, bool zero_infinity, bool from_log_probs, bool packed) {
   return forward({logits, duration_logits, targets, logit_lengths, target_lengths, without_durations},
                  needs_grad,
-                 {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
-                  star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed});
+                 {blank, durations, big_blank_columns, sigma, fastemit_lambda, delay_penalty, eos_id,
+                  eos_penalty, star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed});
 }
 
 std::tuple<Tensor, Tensor> transducer_gradient_op(
     const Tensor& logits, const MaybeTensor& duration_logits, const Tensor& targets,
     const MaybeTensor& logit_lengths, const MaybeTensor& target_lengths, const MaybeTensor& without_durations,
     const Tensor& saved, const Tensor& grad_loss, int64_t blank, const std::vector<int64_t>& durations,
-    const std::vector<int64_t>& big_blank_ids, double sigma, double fastemit_lambda, double delay_penalty,
+    const std::vector<int64_t>& big_blank_columns, double sigma, double fastemit_lambda, double delay_penalty,
     int64_t eos_id, double eos_penalty, int64_t star_id, double star_penalty, double clamp,
     bool zero_infinity, bool from_log_probs, bool packed) {
   const Tensor grad_logits = contiguous_like(logits);
@@ -125,8 +125,8 @@ std::tuple<Tensor, Tensor> transducer_gradient_op(
   run_gradient({logits, duration_logits, targets, logit_lengths, target_lengths, without_durations}, saved,
                grad_loss, grad_logits, grad_durations.mutable_data_ptr(),
                duration_logits ? MaybeTensor(grad_durations) : std::nullopt,
-               {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
-                star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed});
+               {blank, durations, big_blank_columns, sigma, fastemit_lambda, delay_penalty, eos_id,
+                eos_penalty, star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed});
   return {grad_logits, grad_durations};
 }
 
@@ -135,7 +135,7 @@ Tensor transducer_gradient_joined_op(const Tensor& logits, const MaybeTensor& du
                                      const MaybeTensor& target_lengths, const MaybeTensor& without_durations,
                                      const Tensor& saved, const Tensor& grad_loss, int64_t blank,
                                      const std::vector<int64_t>& durations,
-                                     const std::vector<int64_t>& big_blank_ids, double sigma,
+                                     const std::vector<int64_t>& big_blank_columns, double sigma,
                                      double fastemit_lambda, double delay_penalty, int64_t eos_id,
                                      double eos_penalty, int64_t star_id, double star_penalty, double clamp,
                                      bool zero_infinity, bool from_log_probs, bool packed) {
@@ -146,8 +146,8 @@ Tensor transducer_gradient_joined_op(const Tensor& logits, const MaybeTensor& du
       static_cast<char*>(joined.mutable_data_ptr()) + columns * logits.element_size();
   run_gradient({logits, duration_logits, targets, logit_lengths, target_lengths, without_durations}, saved,
                grad_loss, joined, grad_durations, joined,
-               {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
-                star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed});
+               {blank, durations, big_blank_columns, sigma, fastemit_lambda, delay_penalty, eos_id,
+                eos_penalty, star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed});
   return joined;
 }
 
@@ -156,14 +156,14 @@ void transducer_gradient_in_place_op(const Tensor& logits, const MaybeTensor& du
                                      const MaybeTensor& target_lengths, const MaybeTensor& without_durations,
                                      const Tensor& saved, const Tensor& grad_loss, int64_t blank,
                                      const std::vector<int64_t>& durations,
-                                     const std::vector<int64_t>& big_blank_ids, double sigma,
+                                     const std::vector<int64_t>& big_blank_columns, double sigma,
                                      double fastemit_lambda, double delay_penalty, int64_t eos_id,
                                      double eos_penalty, int64_t star_id, double star_penalty, double clamp,
                                      bool zero_infinity, bool from_log_probs, bool packed) {
   run_gradient({logits, duration_logits, targets, logit_lengths, target_lengths, without_durations}, saved,
                grad_loss, logits, data_of(duration_logits), duration_logits,
-               {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
-                star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed});
+               {blank, durations, big_blank_columns, sigma, fastemit_lambda, delay_penalty, eos_id,
+                eos_penalty, star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed});
 }
 
 }  // namespace

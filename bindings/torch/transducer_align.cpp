@@ -66,14 +66,14 @@ Alignment transducer_align_op(const Tensor& logits, const MaybeTensor& duration_
                               const MaybeTensor& logit_lengths, const MaybeTensor& target_lengths,
                               const MaybeTensor& without_durations, bool posteriors, int64_t blank,
                               const std::vector<int64_t>& durations,
-                              const std::vector<int64_t>& big_blank_ids, double sigma, double fastemit_lambda,
-                              double delay_penalty, int64_t eos_id, double eos_penalty, int64_t star_id,
-                              double star_penalty, double clamp, bool zero_infinity, bool from_log_probs,
-                              bool packed) {
+                              const std::vector<int64_t>& big_blank_columns, double sigma,
+                              double fastemit_lambda, double delay_penalty, int64_t eos_id,
+                              double eos_penalty, int64_t star_id, double star_penalty, double clamp,
+                              bool zero_infinity, bool from_log_probs, bool packed) {
   return align({logits, duration_logits, targets, logit_lengths, target_lengths, without_durations},
                posteriors,
-               {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
-                star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed});
+               {blank, durations, big_blank_columns, sigma, fastemit_lambda, delay_penalty, eos_id,
+                eos_penalty, star_id, star_penalty, clamp, zero_infinity, from_log_probs, packed});
 }
 
 }  // namespace

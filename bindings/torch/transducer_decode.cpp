@@ -35,7 +35,7 @@ struct Decoding {
   bool tdt;
   int64_t blank;
   const std::vector<int64_t>& durations;
-  const std::vector<int64_t>& big_blank_ids;
+  const std::vector<int64_t>& big_blank_columns;
   int64_t max_symbols;
 };
 
@@ -80,10 +80,11 @@ TransducerJoint joint_of(const Joint& in, int64_t rows) {
 TransducerDecoding decoding_of(const Decoding& in, int64_t columns) {
   const std::size_t limit = in.tdt ? kTransducerDurations : kTransducerBigBlanks;
   if (in.durations.size() > limit) {
-    fail("durations", "at most " + std::to_string(limit), std::to_string(in.durations.size()));
+    fail(in.tdt ? "durations" : "big_blanks", "at most " + std::to_string(limit),
+         std::to_string(in.durations.size()));
   }
-  if (!in.tdt && in.big_blank_ids.size() != in.durations.size()) {
-    fail("big_blank_ids", "one for each of durations", std::to_string(in.big_blank_ids.size()));
+  if (!in.tdt && in.big_blank_columns.size() != in.durations.size()) {
+    fail("big_blank_columns", "one for each of durations", std::to_string(in.big_blank_columns.size()));
   }
   TransducerDecoding d;
   d.tdt = in.tdt;
@@ -92,7 +93,7 @@ TransducerDecoding decoding_of(const Decoding& in, int64_t columns) {
   d.labels = narrowed(columns - (in.tdt ? d.durations : 0));
   for (std::size_t i = 0; i < in.durations.size(); ++i) {
     d.duration[i] = narrowed(in.durations[i]);
-    if (!in.tdt) d.id[i] = narrowed(in.big_blank_ids[i]);
+    if (!in.tdt) d.big_blank_column[i] = narrowed(in.big_blank_columns[i]);
   }
   d.max_symbols = narrowed(in.max_symbols);
   return d;
@@ -156,7 +157,7 @@ GreedyFound run_greedy(TransducerGreedyStep p, const Tensor& walk, const Tensor&
 
 GreedyFound greedy_op(const Tensor& walk, const Tensor& log_prob, const MaybeTensor& lengths,
                       const Tensor& scores, int64_t frames, bool tdt, int64_t blank,
-                      const std::vector<int64_t>& durations, const std::vector<int64_t>& big_blank_ids,
+                      const std::vector<int64_t>& durations, const std::vector<int64_t>& big_blank_columns,
                       int64_t max_symbols) {
   if (scores.dim() != 3 || !scores.is_contiguous()) {
     fail("scores", "a contiguous tensor (B, window, columns)", shape_of(scores));
@@ -166,7 +167,7 @@ GreedyFound greedy_op(const Tensor& walk, const Tensor& log_prob, const MaybeTen
   p.batch = narrowed(scores.size(0));
   p.frames = narrowed(frames);
   p.window = narrowed(scores.size(1));
-  p.decoding = decoding_of({tdt, blank, durations, big_blank_ids, max_symbols}, scores.size(2));
+  p.decoding = decoding_of({tdt, blank, durations, big_blank_columns, max_symbols}, scores.size(2));
   p.scores = scores.const_data_ptr();
   return run_greedy(p, walk, log_prob, lengths, scores, "scores");
 }
@@ -175,7 +176,7 @@ GreedyFound greedy_joint_op(const Tensor& walk, const Tensor& log_prob, const Ma
                             const Tensor& encoder, const Tensor& predictor, const Tensor& weight,
                             const MaybeTensor& bias, int64_t activation, int64_t window, bool tdt,
                             int64_t blank, const std::vector<int64_t>& durations,
-                            const std::vector<int64_t>& big_blank_ids, int64_t max_symbols) {
+                            const std::vector<int64_t>& big_blank_columns, int64_t max_symbols) {
   TransducerGreedyStep p;
   p.dtype = real_dtype(encoder, "encoder");
   p.joint =
@@ -183,7 +184,7 @@ GreedyFound greedy_joint_op(const Tensor& walk, const Tensor& log_prob, const Ma
   p.batch = narrowed(encoder.size(0));
   p.frames = narrowed(encoder.size(1));
   p.window = narrowed(window);
-  p.decoding = decoding_of({tdt, blank, durations, big_blank_ids, max_symbols}, weight.size(0));
+  p.decoding = decoding_of({tdt, blank, durations, big_blank_columns, max_symbols}, weight.size(0));
   return run_greedy(p, walk, log_prob, lengths, encoder, "encoder");
 }
 
@@ -191,7 +192,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> beam_op(
     const Tensor& hypothesis, const Tensor& log_prob, const Tensor& hash, const Tensor& nodes,
     const Tensor& used, const MaybeTensor& lengths, const MaybeTensor& frames_before, const Tensor& scores,
     const MaybeTensor& label_scores, int64_t frames, bool sum, bool tdt, int64_t blank,
-    const std::vector<int64_t>& durations, const std::vector<int64_t>& big_blank_ids, int64_t max_symbols) {
+    const std::vector<int64_t>& durations, const std::vector<int64_t>& big_blank_columns,
+    int64_t max_symbols) {
   constexpr int64_t kHypothesis = sizeof(TransducerHypothesis) / sizeof(std::int32_t);
   constexpr int64_t kNode = sizeof(TransducerNode) / sizeof(std::int32_t);
   if (scores.dim() != 3 || !scores.is_contiguous()) {
@@ -217,7 +219,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> beam_op(
     check(*frames_before, "frames_before", "(B,)", {batch}, ScalarType::Int);
     p.frames_before = ints_of(*frames_before);
   }
-  p.decoding = decoding_of({tdt, blank, durations, big_blank_ids, max_symbols}, scores.size(2));
+  p.decoding = decoding_of({tdt, blank, durations, big_blank_columns, max_symbols}, scores.size(2));
   p.sum = sum;
   p.scores = scores.const_data_ptr();
   if (label_scores) {

@@ -188,14 +188,14 @@ std::tuple<Tensor, Tensor> joint_op(
     const Tensor& targets, const MaybeTensor& encoder_lengths, const MaybeTensor& target_lengths,
     const MaybeTensor& without_durations, const MaybeTensor& seed, bool needs_grad, int64_t activation,
     bool tdt, double dropout, int64_t workspace_limit, int64_t precision, int64_t blank,
-    const std::vector<int64_t>& durations, const std::vector<int64_t>& big_blank_ids, double sigma,
+    const std::vector<int64_t>& durations, const std::vector<int64_t>& big_blank_columns, double sigma,
     double fastemit_lambda, double delay_penalty, int64_t eos_id, double eos_penalty, int64_t star_id,
     double star_penalty, double clamp, bool zero_infinity) {
   return forward(
       {encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths, without_durations, seed},
       needs_grad, {activation, tdt, dropout, workspace_limit, precision},
-      {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id,
-       star_penalty, clamp, zero_infinity, false, false});
+      {blank, durations, big_blank_columns, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
+       star_id, star_penalty, clamp, zero_infinity, false, false});
 }
 
 Gradients joint_gradient_op(const Tensor& encoder, const Tensor& predictor, const Tensor& weight,
@@ -206,15 +206,15 @@ Gradients joint_gradient_op(const Tensor& encoder, const Tensor& predictor, cons
                             bool needs_predictor, bool needs_weight, bool needs_bias, int64_t activation,
                             bool tdt, double dropout, int64_t workspace_limit, int64_t precision,
                             int64_t blank, const std::vector<int64_t>& durations,
-                            const std::vector<int64_t>& big_blank_ids, double sigma, double fastemit_lambda,
-                            double delay_penalty, int64_t eos_id, double eos_penalty, int64_t star_id,
-                            double star_penalty, double clamp, bool zero_infinity) {
+                            const std::vector<int64_t>& big_blank_columns, double sigma,
+                            double fastemit_lambda, double delay_penalty, int64_t eos_id, double eos_penalty,
+                            int64_t star_id, double star_penalty, double clamp, bool zero_infinity) {
   return gradient(
       {encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths, without_durations, seed},
       saved, grad_loss, {needs_encoder, needs_predictor, needs_weight, needs_bias},
       {activation, tdt, dropout, workspace_limit, precision},
-      {blank, durations, big_blank_ids, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty, star_id,
-       star_penalty, clamp, zero_infinity, false, false});
+      {blank, durations, big_blank_columns, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
+       star_id, star_penalty, clamp, zero_infinity, false, false});
 }
 
 }  // namespace

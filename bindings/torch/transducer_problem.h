@@ -20,7 +20,7 @@ using MaybeTensor = std::optional<Tensor>;
 struct TransducerSettings {
   int64_t blank;
   const std::vector<int64_t>& durations;
-  const std::vector<int64_t>& big_blank_ids;
+  const std::vector<int64_t>& big_blank_columns;
   double sigma;
   double fastemit_lambda;
   double delay_penalty;
@@ -70,19 +70,18 @@ inline const std::int32_t* lengths_of(const MaybeTensor& lengths, const char* na
 }
 
 inline void set_durations(TransducerLattice& lattice, const TransducerSettings& settings) {
-  const char* const name = lattice.tdt ? "durations" : "big_blank_durations";
+  const char* const name = lattice.tdt ? "durations" : "big_blanks";
   const std::size_t limit = lattice.tdt ? kTransducerDurations : kTransducerBigBlanks;
   if (settings.durations.size() > limit) {
     fail(name, "at most " + std::to_string(limit), std::to_string(settings.durations.size()));
   }
-  if (!lattice.tdt && settings.big_blank_ids.size() != settings.durations.size()) {
-    fail("big_blank_ids", "one for each of big_blank_durations",
-         std::to_string(settings.big_blank_ids.size()));
+  if (!lattice.tdt && settings.big_blank_columns.size() != settings.durations.size()) {
+    fail("big_blank_columns", "one for each of durations", std::to_string(settings.big_blank_columns.size()));
   }
   lattice.durations = static_cast<std::int32_t>(settings.durations.size());
   for (std::size_t i = 0; i < settings.durations.size(); ++i) {
     lattice.duration[i] = narrowed(settings.durations[i]);
-    if (!lattice.tdt) lattice.id[i] = narrowed(settings.big_blank_ids[i]);
+    if (!lattice.tdt) lattice.big_blank_column[i] = narrowed(settings.big_blank_columns[i]);
   }
 }
 

@@ -8,7 +8,7 @@
   "Tensor? duration_logits, Tensor targets, Tensor? logit_lengths, Tensor? target_lengths, Tensor? " \
   "without_durations"
 #define WARPALIGN_NUMBERS                                                                    \
-  "int blank=0, int[] durations=[], int[] big_blank_ids=[], float sigma=0.0, float "         \
+  "int blank=0, int[] durations=[], int[] big_blank_columns=[], float sigma=0.0, float "     \
   "fastemit_lambda=0.0, float delay_penalty=0.0, int eos_id=-1, float eos_penalty=0.0, int " \
   "star_id=-1, float star_penalty=1.0, float clamp=0.0, bool zero_infinity=False"
 #define WARPALIGN_SETTINGS WARPALIGN_NUMBERS ", bool from_log_probs=False, bool packed=False"
@@ -50,7 +50,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   // H), bias (columns,), frame (B * beams,), lengths (B,); scores (B * beams, window, columns).
 #define WARPALIGN_JOINT "Tensor encoder, Tensor predictor, Tensor weight, Tensor? bias"
 #define WARPALIGN_DECODING \
-  "bool tdt=False, int blank=0, int[] durations=[], int[] big_blank_ids=[], int max_symbols=10"
+  "bool tdt=False, int blank=0, int[] durations=[], int[] big_blank_columns=[], int max_symbols=10"
   library.def("transducer_scores(Tensor frame, Tensor? lengths, " WARPALIGN_JOINT
               ", *, int activation=0, int beams=1, int window=1) -> Tensor");
   // walk (B, 5): the numbers of TransducerWalk, int32; log_prob (B,), float64.

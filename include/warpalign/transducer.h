@@ -2,7 +2,7 @@
 // losses and keeps what the second call turns into gradients of the logits.
 //
 // Utterance b has T frames, U labels y_1 .. y_U, and logits x[t,u,k], 0 <= t < T, 0 <= u <= U, 0 <= k < V.
-// TDT has duration logits z[t,u,d] besides, 0 <= d < D.
+// TDT also has duration logits z[t,u,d], 0 <= d < D.
 //
 //   lse[t,u] = log sum_k exp x[t,u,k],   lp_k = x[t,u,k] - lse[t,u],   p_k = exp lp_k
 //   q_d = z[t,u,d] - log sum_d exp z[t,u,d],   r_d = exp q_d,   delta(t) = (T-1)/2 - t
@@ -11,7 +11,7 @@
 //
 //   arc                        | leads to                                   | log weight
 //   blank                      | (t+1, u); the end if t+1 = T and u = U     | lp_blank - sigma
-//   big blank i, m = duration  | (t+m, u); the end if t+m = T and u = U     | lp_id[i] - sigma
+//   big blank i, m = duration  | (t+m, u); the end if t+m = T and u = U     | lp_c[i] - sigma
 //   label, u < U               | (t, u+1)                                   | lp_y + label term, y = y_{u+1}
 //   TDT blank, duration d > 0  | (t+d, u); the end if t+d = T and u = U     | lp_blank - sigma + q_d
 //   TDT label, duration d >= 0 | (t+d, u+1) if t+d < T and u < U            | lp_y + label term + q_d
@@ -62,23 +62,23 @@ struct TransducerLattice {
   const std::int32_t* target_lengths = nullptr;
   // y_{u+1} of utterance b is targets[b * target_stride + u]. target_stride -1: targets are a contiguous
   // (B, U), so that it is U = states - 1; 0: all utterances have the same labels. With flat_targets, all
-  // labels stand one behind the other, U_b for utterance b. A label lies in [0, V) and is not blank's or a
-  // big blank's id; star may lie outside [0, V). Host execution returns an error for any other label. CUDA
-  // execution sets that utterance's loss and gradients to NaN. What is beyond U_b is never read.
+  // labels are contiguous, U_b for utterance b. A label is in [0, V), and not the column of blank or of a big
+  // blank; star may be outside [0, V). Host execution returns an error for any other label. CUDA execution
+  // sets that utterance's loss and gradients to NaN. Labels after U_b are never read.
   const std::int32_t* targets = nullptr;
   std::int64_t target_stride = -1;
   bool flat_targets = false;
-  std::int64_t target_count = 0;  // flat_targets: how many labels targets holds; none beyond is read
+  std::int64_t target_count = 0;  // flat_targets: the number of labels in targets
 
   bool tdt = false;
   std::int32_t blank = 0;  // its column in [0, V)
-  // RNN-T: number of big blanks, 0 to kTransducerBigBlanks, with durations of 2 to kTransducerLongestArc
-  // frames and their columns in [0, V), all different and not blank's. TDT: D, 1 to kTransducerDurations,
-  // with different durations of 0 to kTransducerLongestArc frames; one at least is not 0; id is not looked
-  // at.
+  // RNN-T: the number of big blanks, 0 to kTransducerBigBlanks, with durations of 2 to kTransducerLongestArc
+  // frames, and their columns c[i] in [0, V), all different and not blank's. TDT: D, 1 to
+  // kTransducerDurations, with different durations of 0 to kTransducerLongestArc frames, of which at least
+  // one is not 0; big_blank_column is not read.
   std::int32_t durations = 0;
   std::int32_t duration[kTransducerDurations] = {};
-  std::int32_t id[kTransducerDurations] = {};
+  std::int32_t big_blank_column[kTransducerDurations] = {};
   // TDT: (B,) or null. Where not 0, the utterance's loss is that of RNN-T on the label logits, without big
   // blanks and with sigma = 0, and the gradient by its duration logits is 0 (omega of the TDT paper).
   const std::uint8_t* without_durations = nullptr;
@@ -90,7 +90,7 @@ struct TransducerLattice {
   double eos_penalty = 0.0;
   double star_penalty = 1.0;
   std::int32_t eos = -1;   // -1: none
-  std::int32_t star = -1;  // -1: none. Not eos, not blank's or a big blank's id; not with TDT
+  std::int32_t star = -1;  // -1: none. Not eos, nor the column of a blank or big blank; not with TDT
   // > 0: every entry of the gradient by x (not z) is clipped to [-clamp, clamp] before it is multiplied by
   // grad_loss. 0: not clipped.
   double clamp = 0.0;

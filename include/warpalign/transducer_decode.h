@@ -6,7 +6,7 @@
 //
 //   arc             | weight                    | leads to frame                            | exists if
 //   blank           | lp_blank                  | t + 1                                     | not TDT
-//   big blank i     | lp_id[i]                  | t + duration[i]                           | not TDT
+//   big blank i     | lp_c[i]                   | t + duration[i]                           | not TDT
 //   label k         | lp_k                      | t; t + 1 after max_symbols labels in t    | not TDT
 //   TDT blank, d    | lp_blank + q_d            | t + duration[d]                           | duration[d] > 0
 //   TDT label k, d  | lp_k + q_d                | t + duration[d]; as a label if that is t  | always
@@ -42,7 +42,7 @@ struct TransducerDecoding {
   // As in TransducerLattice: big blanks with their columns, or D TDT durations.
   std::int32_t durations = 0;
   std::int32_t duration[kTransducerDurations] = {};
-  std::int32_t id[kTransducerDurations] = {};
+  std::int32_t big_blank_column[kTransducerDurations] = {};
   std::int32_t max_symbols = 10;  // >= 1: labels of one frame
 };
 

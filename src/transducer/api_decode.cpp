@@ -100,21 +100,21 @@ Status check_decoding(const TransducerDecoding& d) {
     if (!advances) return Status::invalid("durations", "one duration at least above 0", 0);
     return detail::transducer::check_different(d.duration, d.durations);
   }
-  if (Status s =
-          check_range("big_blank_durations", d.durations, 0, kTransducerBigBlanks, "at most 8 big blanks");
+  if (Status s = check_range("big_blanks", d.durations, 0, kTransducerBigBlanks, "at most 8 big blanks");
       !s.ok()) {
     return s;
   }
   for (std::int32_t i = 0; i < d.durations; ++i) {
-    if (Status s = first_of({check_range("big_blank_durations", d.duration[i], 2, kTransducerLongestArc,
-                                         "2 to 64 frames each"),
-                             check_column("big_blank_ids", d, d.id[i])});
+    if (Status s = first_of(
+            {check_range("big_blanks", d.duration[i], 2, kTransducerLongestArc, "2 to 64 frames each"),
+             check_column("big_blanks", d, d.big_blank_column[i])});
         !s.ok()) {
       return s;
     }
-    bool taken = d.id[i] == d.blank;
-    for (std::int32_t j = 0; j < i; ++j) taken |= d.id[i] == d.id[j];
-    if (taken) return Status::invalid("big_blank_ids", "different columns, and not blank's", d.id[i]);
+    bool taken = d.big_blank_column[i] == d.blank;
+    for (std::int32_t j = 0; j < i; ++j) taken |= d.big_blank_column[i] == d.big_blank_column[j];
+    if (taken)
+      return Status::invalid("big_blanks", "different columns, and not blank's", d.big_blank_column[i]);
   }
   return {};
 }

@@ -59,7 +59,8 @@ WARPALIGN_ANYWHERE inline ArcTable arc_table(const TransducerLattice& lattice) {
     for (std::int32_t d = 0; d < lattice.durations; ++d) table.add(lattice.duration[d], d, -1);
   } else {
     table.add(1, -1, lattice.blank);
-    for (std::int32_t i = 0; i < lattice.durations; ++i) table.add(lattice.duration[i], -1, lattice.id[i]);
+    for (std::int32_t i = 0; i < lattice.durations; ++i)
+      table.add(lattice.duration[i], -1, lattice.big_blank_column[i]);
     table.add(0, -1, -1);
   }
   return table;
@@ -171,7 +172,8 @@ WARPALIGN_ANYWHERE inline bool label_is_valid(const TransducerLattice& lattice, 
                                               std::int32_t label) {
   if (lattice.star >= 0 && label == lattice.star) return true;
   bool valid = label >= 0 && label < vocabulary && label != lattice.blank;
-  for (std::int32_t i = 0; !lattice.tdt && i < lattice.durations; ++i) valid &= label != lattice.id[i];
+  for (std::int32_t i = 0; !lattice.tdt && i < lattice.durations; ++i)
+    valid &= label != lattice.big_blank_column[i];
   return valid;
 }
 

@@ -190,7 +190,7 @@ class BeamSearchStep {
     return c;
   }
   [[nodiscard]] WARPALIGN_HERE std::int32_t blank_column(std::int32_t place) const {
-    return p_.decoding.tdt || place == 0 ? p_.decoding.blank : p_.decoding.id[place - 1];
+    return p_.decoding.tdt || place == 0 ? p_.decoding.blank : p_.decoding.big_blank_column[place - 1];
   }
 
   [[nodiscard]] WARPALIGN_HERE bool lives(std::int32_t m) const {

@@ -27,21 +27,21 @@ Status check_column(const char* name, std::int32_t columns, std::int32_t column)
 // Whether a column is that of blank or of one of the first `count` big blanks.
 bool is_blank(const TransducerLattice& l, std::int32_t column, std::int32_t count) {
   bool found = column == l.blank;
-  for (std::int32_t i = 0; i < count; ++i) found |= column == l.id[i];
+  for (std::int32_t i = 0; i < count; ++i) found |= column == l.big_blank_column[i];
   return found;
 }
 
 Status check_big_blanks(const TransducerLattice& l, std::int32_t columns) {
   if (l.durations < 0 || l.durations > kTransducerBigBlanks) {
-    return Status::invalid("big_blank_durations", "at most 8 big blanks", l.durations);
+    return Status::invalid("big_blanks", "at most 8 big blanks", l.durations);
   }
   for (std::int32_t i = 0; i < l.durations; ++i) {
     if (l.duration[i] < 2 || l.duration[i] > kTransducerLongestArc) {
-      return Status::invalid("big_blank_durations", "2 to 64 frames each", l.duration[i]);
+      return Status::invalid("big_blanks", "2 to 64 frames each", l.duration[i]);
     }
-    if (Status s = check_column("big_blank_ids", columns, l.id[i]); !s.ok()) return s;
-    if (is_blank(l, l.id[i], i)) {
-      return Status::invalid("big_blank_ids", "different columns, and not blank's", l.id[i]);
+    if (Status s = check_column("big_blanks", columns, l.big_blank_column[i]); !s.ok()) return s;
+    if (is_blank(l, l.big_blank_column[i], i)) {
+      return Status::invalid("big_blanks", "different columns, and not blank's", l.big_blank_column[i]);
     }
   }
   return {};

@@ -69,7 +69,7 @@ std::vector<TransducerArc> arcs_of(const Transducer& p, int t, int u, const std:
     for (int d = 0; d < durations; ++d) add_label(p.durations[d], d);
   } else {
     add_blank(1, p.blank, -1);
-    for (int i = 0; !p.tdt && i < durations; ++i) add_blank(p.durations[i], p.ids[i], -1);
+    for (int i = 0; !p.tdt && i < durations; ++i) add_blank(p.durations[i], p.big_blank_columns[i], -1);
     add_label(0, -1);
   }
   return arcs;

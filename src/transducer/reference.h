@@ -16,7 +16,7 @@ struct Transducer {
   int blank = 0;
   bool tdt = false;
   std::vector<int> durations = {};  // of big blanks, or TDT's
-  std::vector<int> ids = {};        // columns of big blanks
+  std::vector<int> big_blank_columns = {};
   bool without_durations = false;
   double sigma = 0, fastemit = 0, delay = 0, eos_penalty = 0, star_penalty = 1, clamp = 0;
   int eos = -1, star = -1;

@@ -38,7 +38,7 @@ struct Best {
 WARPALIGN_ANYWHERE inline std::int32_t blank_frames(const TransducerDecoding& d, std::int32_t column) {
   if (column == d.blank) return 1;
   for (std::int32_t i = 0; !d.tdt && i < d.durations; ++i) {
-    if (column == d.id[i]) return d.duration[i];
+    if (column == d.big_blank_column[i]) return d.duration[i];
   }
   return 0;
 }

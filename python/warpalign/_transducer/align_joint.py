@@ -130,14 +130,14 @@ def _small_lattice(
     states, rows_of_weight = predictor.shape[1], weight.shape[0]
     labels = inputs.targets.long()
     valid = (labels >= 0) & (labels < columns.labels) & (labels != columns.blank)
-    for column in columns.big_blank_ids:
+    for column in columns.big_blank_columns:
         valid &= labels != column
     _check_labels(labels, valid, inputs, settings, columns.labels)
     kind = torch.full_like(labels, _LABEL)
     kind[labels == settings.eos_id] = _EOS  # settings have -1 for None, which is no valid label
     kind[labels == settings.star_id] = _STAR
     own = _of_states(labels.where(valid, 0), inputs.target_lengths, states)[:, None, :, None]
-    small = encoder.new_empty(batch, frames, states, _FIRST_BIG_BLANK + len(columns.big_blank_ids))
+    small = encoder.new_empty(batch, frames, states, _FIRST_BIG_BLANK + len(columns.big_blank_columns))
     durations = encoder.new_empty(batch, frames, states, len(columns.durations)) if columns.tdt else None
     step = max(1, limit // max(1, _COPIES * batch * states * rows_of_weight * encoder.element_size()))
     for first in range(0, frames, step):
@@ -148,7 +148,7 @@ def _small_lattice(
         rows = logits[..., : columns.labels].log_softmax(-1)
         small[:, chunk, :, _BLANK] = rows[..., columns.blank]
         small[:, chunk, :, _LABEL:_FIRST_BIG_BLANK] = rows.gather(-1, own.expand(*rows.shape[:-1], 1))
-        for place, column in enumerate(columns.big_blank_ids, _FIRST_BIG_BLANK):
+        for place, column in enumerate(columns.big_blank_columns, _FIRST_BIG_BLANK):
             small[:, chunk, :, place] = rows[..., column]
         if durations is not None:
             durations[:, chunk] = logits[..., columns.labels :].log_softmax(-1)

@@ -226,13 +226,13 @@ def explained(error: ValueError, settings: Settings, frames: int, states: int, c
     found = _BAD_LABEL.fullmatch(text)
     if not found:
         return ValueError(text)
-    label, ids = int(found[1]), settings.big_blank_ids
-    others = f" other than blank = {settings.blank}" + (f" and big_blanks {ids}" if ids else "")
+    label, big_blanks = int(found[1]), settings.big_blank_columns
+    others = f" other than blank = {settings.blank}" + (f" and big_blanks {big_blanks}" if big_blanks else "")
     padding = "target_lengths= if it is padding"
     reason = f": write {padding}" if label < 0 else ""
     if label == settings.blank:
         reason = f", which is blank: write blank= if another column is, or {padding}"
-    elif label in ids:
+    elif label in big_blanks:
         reason = ", which is a big blank: write big_blanks={column: frames} if other columns are"
     return ValueError(
         f"targets: expected labels from 0 to {columns - 1}{others}, got {label}{found[2]}{reason}"

@@ -19,7 +19,7 @@ class Columns(NamedTuple):
     blank: int
     durations: tuple[int, ...]
     """Of TDT's arcs, or else of the big blanks."""
-    big_blank_ids: tuple[int, ...]
+    big_blank_columns: tuple[int, ...]
     tdt: bool
 
 
@@ -36,8 +36,8 @@ def check_columns(
     known = 2**31 - 1 if labels is None else labels
     column = check_column(blank, f"{owner}blank", known)
     if durations is None:
-        big, ids = check_big_blanks(big_blanks, column, known, f"{owner}big_blanks")
-        return Columns(labels, column, big, ids, False)
+        frames, big_blank_columns = check_big_blanks(big_blanks, column, known, f"{owner}big_blanks")
+        return Columns(labels, column, frames, big_blank_columns, False)
     if not isinstance(big_blanks, (Sequence, Mapping)) or big_blanks:
         raise ValueError(f"{owner}big_blanks: expected none with durations, got {big_blanks}")
     return Columns(labels, column, frames, (), True)
@@ -74,10 +74,12 @@ def check_big_blanks(
         if not 2 <= value <= _LONGEST:
             raise ValueError(f"{name}: expected 2 to {_LONGEST} frames each, got {value}")
     if isinstance(given, Mapping):
-        ids = tuple(check_column(column, name, columns) for column in given)
-        if len({blank, *ids}) != 1 + len(ids):
-            raise ValueError(f"{name}: expected different columns, and not blank's {blank}, got {ids}")
-        return durations, ids
+        big_blank_columns = tuple(check_column(column, name, columns) for column in given)
+        if len({blank, *big_blank_columns}) != 1 + len(big_blank_columns):
+            raise ValueError(
+                f"{name}: expected different columns, and not blank's {blank}, got {big_blank_columns}"
+            )
+        return durations, big_blank_columns
     if len(durations) > blank:
         raise ValueError(
             f"{name}: expected {{column: frames}} where blank = {blank} has fewer than {len(durations)} columns before it, "

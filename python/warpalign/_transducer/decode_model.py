@@ -23,7 +23,7 @@ class Arcs(NamedTuple):
     tdt: bool
     blank: int
     durations: tuple[int, ...]
-    big_blank_ids: tuple[int, ...]
+    big_blank_columns: tuple[int, ...]
     max_symbols: int
 
 
@@ -139,7 +139,7 @@ class Model(NamedTuple):
     def _check_columns(self, columns: int) -> None:
         """Raises where a function has given too few columns. Its columns show when it is called."""
         labels = columns - (len(self.arcs.durations) if self.arcs.tdt else 0)
-        most = max(self.arcs.blank, *self.arcs.big_blank_ids, 0)
+        most = max(self.arcs.blank, *self.arcs.big_blank_columns, 0)
         if labels <= most:
             raise ValueError(
                 f"joint: expected more than {most} columns of labels, because of blank and big_blanks, got {labels}"
@@ -201,7 +201,7 @@ def _warn_of_few_embeddings(model: Model) -> None:
     if model.columns is None or model.arcs.tdt or not isinstance(model.predictor, nn.Module):
         return
     rows = [m.num_embeddings for m in model.predictor.modules() if isinstance(m, nn.Embedding)]
-    blanks = (model.arcs.blank, *model.arcs.big_blank_ids)
+    blanks = (model.arcs.blank, *model.arcs.big_blank_columns)
     most = next((label for label in reversed(range(model.columns)) if label not in blanks), -1)
     if rows and max(rows) <= most:
         warn_once(
@@ -224,7 +224,9 @@ def check_model(
     reader = check_reader(predictor, "predictor")
     start = of_joint.blank if start_id is None else check_count(start_id, "start_id", 0)
     most = check_count(max_symbols_per_frame, "max_symbols_per_frame")
-    arcs = Arcs(of_joint.tdt, of_joint.blank, of_joint.durations, of_joint.big_blank_ids, min(most, 2**29))
+    arcs = Arcs(
+        of_joint.tdt, of_joint.blank, of_joint.durations, of_joint.big_blank_columns, min(most, 2**29)
+    )
     axis = axis_of(predictor, "predictor")
     counts = check_lengths(
         encoder_lengths,

@@ -88,7 +88,7 @@ def check_settings(
     settings = Settings(
         blank=columns.blank,
         durations=columns.durations,
-        big_blank_ids=columns.big_blank_ids,
+        big_blank_columns=columns.big_blank_columns,
         sigma=_check_finite(sigma, "sigma"),
         fastemit_lambda=check_number(fastemit_lambda, "fastemit_lambda"),
         delay_penalty=float(own.delay_penalty),
@@ -103,6 +103,6 @@ def check_settings(
     )
     if settings.star_id >= 0 and columns.tdt:
         raise ValueError(f"penalties: expected no star_id with durations, got {own.star_id}")
-    if settings.star_id >= 0 and settings.star_id in (settings.blank, *settings.big_blank_ids):
+    if settings.star_id >= 0 and settings.star_id in (settings.blank, *settings.big_blank_columns):
         raise ValueError(f"penalties: expected a star_id that is no blank's column, got {settings.star_id}")
     return settings

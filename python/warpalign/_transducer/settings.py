@@ -20,7 +20,7 @@ class Settings(NamedTuple):
 
     blank: int = 0
     durations: tuple[int, ...] = ()
-    big_blank_ids: tuple[int, ...] = ()
+    big_blank_columns: tuple[int, ...] = ()
     sigma: float = 0.0
     fastemit_lambda: float = 0.0
     delay_penalty: float = 0.0

@@ -35,9 +35,9 @@ TEST_P(TransducerPath, KnownBestPaths) {
   Transducer plain, multi, longer, tdt;
   plain.frames = 7, plain.labels = 6, plain.targets = {1, 2, 1};
   multi.frames = 5, multi.labels = 6, multi.targets = {1, 2}, multi.blank = 5, multi.sigma = .05;
-  multi.durations = {2, 4}, multi.ids = {4, 3};
+  multi.durations = {2, 4}, multi.big_blank_columns = {4, 3};
   longer.frames = 8, longer.labels = 12, longer.targets = {1, 2, 3}, longer.blank = 11, longer.sigma = .1;
-  longer.durations = {2, 4, 8}, longer.ids = {10, 9, 8};
+  longer.durations = {2, 4, 8}, longer.big_blank_columns = {10, 9, 8};
   tdt.frames = 5, tdt.labels = 4, tdt.targets = {1, 2}, tdt.blank = 3, tdt.durations = {0, 1, 2};
   tdt.tdt = true, tdt.sigma = .05;
   using Numbers = std::vector<std::int32_t>;
@@ -62,13 +62,14 @@ TEST_P(TransducerPath, KnownBestPaths) {
 // the end a blank goes before a label, and a longer one before a shorter.
 TEST_P(TransducerPath, TiesTakeLongBlanksLastAndLabelsEarly) {
   Transducer p;
-  p.frames = 7, p.labels = 8, p.targets = {1, 2}, p.blank = 7, p.durations = {2, 4}, p.ids = {6, 5};
+  p.frames = 7, p.labels = 8, p.targets = {1, 2}, p.blank = 7, p.durations = {2, 4},
+  p.big_blank_columns = {6, 5};
   TransducerCase one{"", p, std::vector<double>(7 * 3 * 8)};
   using Numbers = std::vector<std::int32_t>;
   Alignment a = align(batch_of(one)).all[0];
   EXPECT_EQ(a.frames, Numbers({0, 0}));
   EXPECT_EQ(a.blanks, Numbers({1, 2, -1, 4, -1, -1, -1}));
-  one.problem.durations = {}, one.problem.ids = {};
+  one.problem.durations = {}, one.problem.big_blank_columns = {};
   a = align(batch_of(one)).all[0];
   EXPECT_EQ(a.frames, Numbers({0, 0}));
   EXPECT_EQ(a.blanks, Numbers(7, 1));

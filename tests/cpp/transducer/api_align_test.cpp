@@ -32,7 +32,7 @@ struct Call {
     l.states = 3;
     l.durations = 1;
     l.duration[0] = 2;
-    l.id[0] = 4;
+    l.big_blank_column[0] = 4;
     l.targets = targets.data();
     l.target_stride = 2;
     out.score = score.data();

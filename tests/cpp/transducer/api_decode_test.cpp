@@ -166,7 +166,7 @@ TEST(DecodeApi, GreedyStepsRefuse) {
   const auto big = [](Call& c, int duration, int id) {
     c.greedy.decoding.durations = 2;
     c.greedy.decoding.duration[0] = 2, c.greedy.decoding.duration[1] = duration;
-    c.greedy.decoding.id[0] = 3, c.greedy.decoding.id[1] = id;
+    c.greedy.decoding.big_blank_column[0] = 3, c.greedy.decoding.big_blank_column[1] = id;
   };
   expect_refused(
       {
@@ -179,14 +179,12 @@ TEST(DecodeApi, GreedyStepsRefuse) {
           {"durations: expected 0 to 64 frames each, got 65", [&](Call& c) { tdt(c, 0, 65); }},
           {"durations: expected one duration at least above 0, got 0", [&](Call& c) { tdt(c, 0, 0); }},
           {"durations: expected different durations, got 2", [&](Call& c) { tdt(c, 2, 2); }},
-          {"big_blank_durations: expected at most 8 big blanks, got 9",
+          {"big_blanks: expected at most 8 big blanks, got 9",
            [](Call& c) { c.greedy.decoding.durations = 9; }},
-          {"big_blank_durations: expected 2 to 64 frames each, got 1", [&](Call& c) { big(c, 1, 4); }},
-          {"big_blank_ids: expected a column of the scores, got -1", [&](Call& c) { big(c, 4, -1); }},
-          {"big_blank_ids: expected different columns, and not blank's, got 0",
-           [&](Call& c) { big(c, 4, 0); }},
-          {"big_blank_ids: expected different columns, and not blank's, got 3",
-           [&](Call& c) { big(c, 4, 3); }},
+          {"big_blanks: expected 2 to 64 frames each, got 1", [&](Call& c) { big(c, 1, 4); }},
+          {"big_blanks: expected a column of the scores, got -1", [&](Call& c) { big(c, 4, -1); }},
+          {"big_blanks: expected different columns, and not blank's, got 0", [&](Call& c) { big(c, 4, 0); }},
+          {"big_blanks: expected different columns, and not blank's, got 3", [&](Call& c) { big(c, 4, 3); }},
           {"window: expected at most 2^48 scores, got 536870912",
            [](Call& c) { c.greedy.window = c.greedy.decoding.labels = 1 << 29; }},
           {"lengths: expected between 0 and T, got -1 at index 0", [](Call& c) { c.lengths[0] = -1; }},

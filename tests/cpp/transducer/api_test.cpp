@@ -104,12 +104,14 @@ std::vector<Violation> violations_of_the_problem() {
       {"packed_rows", -1, [](Call& c) { c.p.packed = true, c.p.packed_rows = -1; }},
       {"blank", 5, [](Call& c) { c.p.lattice.blank = 5; }},
       {"blank", -1, [](Call& c) { c.p.lattice.blank = -1; }},
-      {"big_blank_durations", 9, [](Call& c) { c.p.lattice.durations = 9; }},
-      {"big_blank_durations", 1, [](Call& c) { c.p.lattice.durations = 1, c.p.lattice.duration[0] = 1; }},
-      {"big_blank_durations", 65, [](Call& c) { c.p.lattice.durations = 1, c.p.lattice.duration[0] = 65; }},
-      {"big_blank_ids", 5,
-       [](Call& c) { c.p.lattice.durations = 1, c.p.lattice.duration[0] = 2, c.p.lattice.id[0] = 5; }},
-      {"big_blank_ids", 0, [](Call& c) { c.p.lattice.durations = 1, c.p.lattice.duration[0] = 2; }},
+      {"big_blanks", 9, [](Call& c) { c.p.lattice.durations = 9; }},
+      {"big_blanks", 1, [](Call& c) { c.p.lattice.durations = 1, c.p.lattice.duration[0] = 1; }},
+      {"big_blanks", 65, [](Call& c) { c.p.lattice.durations = 1, c.p.lattice.duration[0] = 65; }},
+      {"big_blanks", 5,
+       [](Call& c) {
+         c.p.lattice.durations = 1, c.p.lattice.duration[0] = 2, c.p.lattice.big_blank_column[0] = 5;
+       }},
+      {"big_blanks", 0, [](Call& c) { c.p.lattice.durations = 1, c.p.lattice.duration[0] = 2; }},
       {"durations", 0, tdt([](Call& c) { c.p.lattice.durations = 0; })},
       {"durations", 17, tdt([](Call& c) { c.p.lattice.durations = 17; })},
       {"durations", -1, tdt([](Call& c) { c.p.lattice.duration[0] = -1; })},
@@ -149,7 +151,10 @@ std::vector<Violation> violations_of_the_problem() {
       {"targets", 5, [](Call& c) { c.targets[2] = 5; }, 1},
       {"targets", -1, [](Call& c) { c.targets[1] = -1; }, 0},
       {"targets", 2,
-       [](Call& c) { c.p.lattice.durations = 1, c.p.lattice.duration[0] = 2, c.p.lattice.id[0] = 2; }, 0},
+       [](Call& c) {
+         c.p.lattice.durations = 1, c.p.lattice.duration[0] = 2, c.p.lattice.big_blank_column[0] = 2;
+       },
+       0},
       {"targets", 4, [](Call& c) { c.p.lattice.flat_targets = true, c.p.lattice.target_count = 4; }},
       {"logit_lengths", 4, [](Call& c) { c.logit_lengths[1] = 4; }, 1},
       {"logit_lengths", -1, [](Call& c) { c.logit_lengths[0] = -1; }, 0},

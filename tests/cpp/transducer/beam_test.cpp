@@ -62,7 +62,7 @@ std::vector<Hypothesis> step_reference(const std::vector<Hypothesis>& pool, cons
     if (d.tdt) log_softmax(x.data() + d.labels, d.durations);
     const auto big_blank = [&](int k) {
       for (int i = 0; !d.tdt && i < d.durations; ++i) {
-        if (k == d.id[i]) return d.duration[i];
+        if (k == d.big_blank_column[i]) return d.duration[i];
       }
       return 0;
     };

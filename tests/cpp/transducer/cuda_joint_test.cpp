@@ -93,7 +93,7 @@ JointBatch many_labels(DType dtype, int number, int hidden, int v = 140) {
     p.clamp = number == 0 ? 0 : 0.4;
     if (number == 1) {
       p.durations = {2, 4};
-      p.ids = {3, v - 10};
+      p.big_blank_columns = {3, v - 10};
       p.star = v + 5;
       p.star_penalty = 0.5;
     } else if (number == 2) {

@@ -24,7 +24,7 @@ Transducer plain(int frames, int labels_u, int v, std::mt19937& random) {
 
 Transducer family(int number, int frames, int labels_u, int v, std::mt19937& random) {
   Transducer p = plain(frames, labels_u, v, random);
-  if (number == 1) p.durations = {2, 4, 8}, p.ids = {v - 2, v - 3, v - 4};
+  if (number == 1) p.durations = {2, 4, 8}, p.big_blank_columns = {v - 2, v - 3, v - 4};
   if (number == 2) p.durations = {0, 1, 2, 3, 4}, p.tdt = true;
   if (number == 3) p.durations = {5, 0, 1, 2, 3, 4}, p.tdt = true;
   return p;

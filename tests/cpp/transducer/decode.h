@@ -149,7 +149,7 @@ std::vector<Found> greedy_reference(const DecodeCase<Real>& c, const TransducerD
       int frames = k == d.blank ? 1 : 0;
       bool is_blank = k == d.blank;
       for (int i = 0; !d.tdt && i < d.durations; ++i) {
-        if (k == d.id[i]) frames = d.duration[i], is_blank = true;
+        if (k == d.big_blank_column[i]) frames = d.duration[i], is_blank = true;
       }
       if (d.tdt) {
         const auto q = log_softmax({x.begin() + d.labels, x.end()});
@@ -250,7 +250,7 @@ inline TransducerDecoding decoding(int kind, int labels) {
   if (kind == 1 && labels > 4) {
     d.durations = 2;
     d.duration[0] = 2, d.duration[1] = 5;
-    d.id[0] = labels - 2, d.id[1] = labels - 3;
+    d.big_blank_column[0] = labels - 2, d.big_blank_column[1] = labels - 3;
   } else if (kind == 2) {
     d.tdt = true;
     d.durations = 4;

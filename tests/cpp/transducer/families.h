@@ -22,7 +22,8 @@ inline Transducer plain(int frames, int labels_u, int v, std::mt19937& random) {
 
 inline Transducer with_big_blanks(Transducer p, std::vector<int> durations) {
   p.durations = std::move(durations);
-  for (int i = 0; i < static_cast<int>(p.durations.size()); ++i) p.ids.push_back(p.labels - 2 - i);
+  for (int i = 0; i < static_cast<int>(p.durations.size()); ++i)
+    p.big_blank_columns.push_back(p.labels - 2 - i);
   for (int& label : p.targets) label %= p.labels - 1 - static_cast<int>(p.durations.size());
   return p;
 }

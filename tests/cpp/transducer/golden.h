@@ -99,7 +99,7 @@ inline std::vector<Golden> golden_results() {
   // Multi-blank, arXiv 2211.03541.
   const auto multi_blank = [&](Transducer p, std::vector<int> durations, std::vector<int> ids, double sigma) {
     p.durations = std::move(durations);
-    p.ids = std::move(ids);
+    p.big_blank_columns = std::move(ids);
     p.sigma = sigma;
     return p;
   };

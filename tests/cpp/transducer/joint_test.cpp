@@ -35,7 +35,7 @@ Transducer family(int number, int frames, int labels_u, int v, std::mt19937& ran
   }
   if (number == 1) {
     p.durations = {2, 4};
-    p.ids = {v - 2, v - 3};
+    p.big_blank_columns = {v - 2, v - 3};
   } else if (number == 2) {
     p.tdt = true;
     p.durations = {0, 1, 3};

@@ -191,7 +191,7 @@ TEST_P(TransducerPath, ShiftsOfRowsAndBigBlanksWithoutWeightChangeNothing) {
   for (int& label : p.targets) label %= 12;
   TransducerBatch plain_again = big;
   p.durations = {2, 3};
-  p.ids = {13, 12};
+  p.big_blank_columns = {13, 12};
   for (TransducerBatch* one : {&big, &plain_again}) {
     for (std::size_t n = 0; n < one->cases[0].rows.size(); ++n) {
       if (n % 15 == 12 || n % 15 == 13) one->cases[0].rows[n] = -kInf;

@@ -107,7 +107,7 @@ class PathSum {
     }
     blank(t, u, 1, label_score(t, u, p_.blank) - sigma, weight);
     for (int i = 0; !p_.tdt && i < n; ++i) {
-      blank(t, u, p_.durations[i], label_score(t, u, p_.ids[i]) - sigma, weight);
+      blank(t, u, p_.durations[i], label_score(t, u, p_.big_blank_columns[i]) - sigma, weight);
     }
     if (u < static_cast<int>(p_.targets.size())) {
       const bool inside = p_.targets[u] < p_.labels;
@@ -135,7 +135,7 @@ std::vector<TransducerCase> families(int frames, int labels_u) {
   kinds.push_back(plain);
   Transducer big = plain;
   big.durations = {2, 3};
-  big.ids = {5, 4};
+  big.big_blank_columns = {5, 4};
   kinds.push_back(big);
   Transducer tdt = plain;
   tdt.tdt = true;

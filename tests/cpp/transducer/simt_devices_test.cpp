@@ -27,7 +27,7 @@ TransducerBatch long_arcs() {
   p.labels = 9;
   p.blank = 8;
   p.durations = {64, 3};
-  p.ids = {7, 6};
+  p.big_blank_columns = {7, 6};
   for (int u = 0; u < 140; ++u) p.targets.push_back(u % 6);
   batch.add(p, random);
   return batch;

@@ -106,7 +106,7 @@ inline TransducerProblem problem_of(const TransducerBatch& batch) {
   l.durations = static_cast<std::int32_t>(family.durations.size());
   for (int i = 0; i < l.durations; ++i) {
     l.duration[i] = family.durations[i];
-    if (!family.tdt) l.id[i] = family.ids[i];
+    if (!family.tdt) l.big_blank_column[i] = family.big_blank_columns[i];
   }
   l.sigma = family.sigma;
   l.fastemit = family.fastemit;

@@ -32,7 +32,7 @@ inline WideColumns columns_of(const TransducerJointProblem& p) {
   c.durations = l.tdt ? l.durations : 0;
   c.first_label = l.tdt ? kDurationColumns : 0;
   c.blank[c.blanks++] = c.first_label + l.blank;
-  for (int k = 0; !l.tdt && k < l.durations; ++k) c.blank[c.blanks++] = l.id[k];
+  for (int k = 0; !l.tdt && k < l.durations; ++k) c.blank[c.blanks++] = l.big_blank_column[k];
   return c;
 }
 
