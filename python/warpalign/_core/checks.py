@@ -27,16 +27,9 @@ Precision = Literal["highest", "high", "medium"]
 REDUCTIONS: tuple[str, ...] = get_args(Reduction)
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
 # Integers that a length may come in, and whether each value is an int32 too.
-_LENGTH_DTYPES = {
-    torch.int32: True,
-    torch.int64: False,
-    torch.int16: True,
-    torch.int8: True,
-    torch.uint8: True,
-}
-
-
 @contextmanager
 def naming_arguments() -> Iterator[None]:
     """A RuntimeError of the core about an argument's values becomes a ValueError."""
@@ -298,49 +291,8 @@ def check_mask(mask: object, name: str, series: Tensor, batch: int) -> Tensor | 
     return mask.expand(batch, steps).contiguous()
 
 
-def check_lengths(lengths: object, name: str, limit_name: str, table: Tensor, batch: int) -> Tensor | None:
-    """Lengths as the operators want them: int32, contiguous, (B,).
-
-    On the CPU every length must be in [1, limit]. On other devices nothing is read back: the kernel clamps lengths
-    into that range. Lists and arrays are in the host's memory, and are looked at on every device.
-    """
-    if lengths is None:
-        return None
-    is_tensor = isinstance(lengths, Tensor)
-    lengths = _without_gradient(lengths, name, None, "integers (B,)")
-    if not lengths.numel() and not is_tensor:
-        lengths = lengths.long()  # torch makes an empty list one of floats
-    if lengths.dtype not in _LENGTH_DTYPES:
-        remedy = (
-            f": multiply fractions in [0, 1] by the number of steps, {limit_name} = {table.shape[1]}, and round to integers, "
-            f"({name} * {limit_name}).round().long()"
-            if lengths.is_floating_point()
-            else ""
-        )
-        raise TypeError(
-            f"{name}: expected dtype int64, int32, int16, int8 or uint8, got {lengths.dtype}{remedy}"
-        )
-    if is_tensor and lengths.device != table.device:
-        raise ValueError(f"{name}: expected the series' device, {table.device}, got {lengths.device}")
-    if lengths.shape != (batch,):
-        raise ValueError(f"{name}: expected shape ({batch},), one length per pair, got {shape_of(lengths)}")
-    limit = table.shape[1]
-    if can_be_read(lengths):
-        low, high = (int(bound) for bound in torch.aminmax(lengths))
-        if low < 1 or high > limit:
-            wide = lengths.long()  # int8 cannot be compared with a limit of 300
-            index = int(((wide < 1) | (wide > limit)).nonzero()[0])
-            raise ValueError(
-                f"{name}: expected lengths from 1 to {limit_name} = {limit}, got {int(lengths[index])} at index {index}"
-            )
-    if not _LENGTH_DTYPES[lengths.dtype]:
-        # Beyond int32 they must not come back small and positive.
-        lengths = lengths.clamp(-(2**31), 2**31 - 1)
-    return lengths.to(table.device, torch.int32).contiguous()
-
-
 def _without_gradient(given: object, name: str, device: torch.device | None, expected: str) -> Tensor:
-    """A tensor as it is; arrays and lists, of what has no gradient, as one."""
+    """A tensor as it is; an array or a list, which has no gradient, as one."""
     if isinstance(given, Tensor):
         return given
     try:

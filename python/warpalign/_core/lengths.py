@@ -65,6 +65,21 @@ def lengths_tensor(
     return on_device(lengths, device).contiguous()
 
 
+def check_lengths(lengths: object, name: str, limit_name: str, table: Tensor, batch: int) -> Tensor | None:
+    """True lengths of the series of table (B, N, ...), from 1 to N, as lengths_tensor() returns them."""
+    return lengths_tensor(
+        lengths,
+        name,
+        batch,
+        table.shape[1],
+        table.device,
+        minimum=1,
+        maximum_name=limit_name,
+        whose="the series",
+        unit="pair",
+    )
+
+
 def on_device(values: Tensor, device: torch.device) -> Tensor:
     """int32, on the device. Values of the host are copied there without waiting for it.
 

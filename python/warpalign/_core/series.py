@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence, pad_sequence
 
-from warpalign._core.checks import check_lengths, check_mask, check_table, of_one_dtype
+from warpalign._core.checks import check_mask, check_table, of_one_dtype
+from warpalign._core.lengths import check_lengths
 from warpalign._core.panels import check_panel, time_comes_first, warn_of_one_step
 
 if TYPE_CHECKING:

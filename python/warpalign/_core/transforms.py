@@ -84,6 +84,30 @@ def is_traced() -> bool:
     return torch.compiler.is_compiling() or is_transforming() or is_forward_mode()
 
 
+def runs_alone(needs_grad: bool) -> bool:
+    """Whether neither autograd nor a torch.func transform has anything to see: the operator alone takes a third of the time."""
+    return not (needs_grad or is_transforming() or is_forward_mode())
+
+
+def needs_gradient(*tensors: Tensor | None) -> bool:
+    """Whether autograd records an operation on these tensors."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def wanted_below(needs: tuple[bool, ...], *tensors: Tensor | None) -> tuple[bool, ...]:
+    """Inside grad(vmap(...)) only the tensors under the vmapped ones know that a gradient is wanted."""
+    pairs = zip(needs, tensors, strict=True)
+    return tuple(need or (tensor is not None and tensor.requires_grad) for need, tensor in pairs)
+
+
+def traceable(tensor: Tensor) -> Tensor:
+    """While torch.compile traces torch.func.grad, its input says that it requires no gradient; a view of it tells right.
+
+    Without the view the compiled gradient would silently be wrong.
+    """
+    return tensor.view_as(tensor) if torch.compiler.is_compiling() else tensor
+
+
 def may_write_in_place(incoming: Tensor) -> bool:
     """Whether a backward may scale what it holds by the incoming gradient: neither is a graph of it wanted, nor is it
     traced, nor for many incoming gradients at once (is_grads_batched, or vmap)."""

@@ -19,7 +19,6 @@ from warpalign._core.torch_internals import (
     apply_unbound,
     is_forward_mode,
     is_second_order,
-    is_transforming,
 )
 from warpalign._core.transforms import (
     Dim,
@@ -28,14 +27,18 @@ from warpalign._core.transforms import (
     folded,
     is_traced,
     may_write_in_place,
+    needs_gradient,
     needs_graph,
     no_derivative,
     of_inputs,
     only_wanted,
+    runs_alone,
     scaled,
     scaled_in_place,
     split,
+    traceable,
     unfold,
+    wanted_below,
 )
 from warpalign._soft_dtw import ops
 from warpalign._soft_dtw.inputs import Costs, Pairs
@@ -134,7 +137,7 @@ class _Series(torch.autograd.Function):
     def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         given, _ = split(Pairs, inputs)
         pairs, (needs, *rest) = split(Pairs, folded(inputs, in_dims, info.batch_size))
-        needs = _wanted_below(needs, given.x, given.y, given.gammas)
+        needs = wanted_below(needs, given.x, given.y, given.gammas)
         return unfold(apply(_forward_mode_of(_Series), *pairs, needs, *rest), info.batch_size)
 
 
@@ -215,7 +218,7 @@ class _Cost(torch.autograd.Function):
     def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
         given, _ = split(Costs, inputs)
         costs, (needs, settings) = split(Costs, folded(inputs, in_dims, info.batch_size))
-        needs = _wanted_below(needs, given.cost, given.gammas)
+        needs = wanted_below(needs, given.cost, given.gammas)
         return unfold(apply(_forward_mode_of(_Cost), *costs, needs, settings), info.batch_size)
 
 
@@ -255,12 +258,6 @@ class _CostForwardMode(_Cost):
         return value, None, None
 
 
-def _wanted_below(needs: tuple[bool, ...], *tensors: Tensor | None) -> tuple[bool, ...]:
-    """Inside grad(vmap(...)) only the tensors under the vmapped ones know that a gradient is wanted."""
-    pairs = zip(needs, tensors, strict=True)
-    return tuple(need or (tensor is not None and tensor.requires_grad) for need, tensor in pairs)
-
-
 def _forward_mode_of(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
     """The function to apply, the one with a rule for forward mode where that is needed."""
     if torch.compiler.is_compiling():
@@ -272,90 +269,13 @@ def _forward_mode_of(function: type[torch.autograd.Function]) -> type[torch.auto
     return _SeriesForwardMode if function is _Series else _CostForwardMode
 
 
-class _SubsequenceGradient(torch.autograd.Function):
-    """Gradients times grad_value[b]; the inputs, on which they depend, only carry the graph on."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(
-        factor: Tensor, grad_x: Tensor, grad_y: Tensor, wanted: tuple[bool, bool], *inputs: Tensor
-    ) -> tuple[Tensor, ...]:
-        return scaled(factor, (grad_x, grad_y), wanted)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise no_derivative("second derivatives of soft_dtw_subsequence")
-
-
-class _Subsequence(torch.autograd.Function):
-    """Pairs -> (value, grad_x, grad_y, alignment, end_values) of x sought within y, without masks and gammas."""
-
-    @staticmethod
-    def forward(
-        x: Tensor,
-        y: Tensor,
-        x_lengths: Tensor | None,
-        y_lengths: Tensor | None,
-        needs: tuple[bool, bool],
-        needs_alignment: bool,
-        settings: tuple[Any, ...],
-    ) -> tuple[Tensor, ...]:
-        needs_x, needs_y = needs
-        gamma, keywords = as_keywords(settings)
-        result: tuple[Tensor, ...] = ops.subsequences(
-            x,
-            y,
-            x_lengths,
-            y_lengths,
-            gamma,
-            needs_x,
-            needs_y,
-            needs_alignment=needs_alignment,
-            **keywords,
-        )
-        return result
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, y, *_ = inputs
-        _, grad_x, grad_y, alignment, end_values = output
-        ctx.mark_non_differentiable(grad_x, grad_y, alignment, end_values)
-        ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
-        ctx.save_for_backward(x, y, grad_x, grad_y)
-
-    @staticmethod
-    def backward(ctx: Any, grad_value: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-        if grad_value is None:
-            return of_inputs(ctx)
-        x, y, *gradients = ctx.saved_tensors
-        needs_x, needs_y, *_ = ctx.needs_input_grad
-        wanted = (needs_x, needs_y)
-        if needs_graph():
-            found = apply(_SubsequenceGradient, grad_value, *gradients, wanted, x, y)
-        else:
-            found = scaled(grad_value, gradients, wanted)
-        return of_inputs(ctx, *only_wanted(wanted, found))
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
-        x, y, *_ = inputs
-        *tensors, needs, needs_alignment, settings = folded(inputs, in_dims, info.batch_size)
-        needs = _wanted_below(needs, x, y)
-        return unfold(apply(_Subsequence, *tensors, needs, needs_alignment, settings), info.batch_size)
-
-
 def series(of: Pairs, gamma: float | Tensor, cost_kind: int, settings: Settings) -> Tensor:
     """Values; gamma is a number, or (B,) in the series' dtype. Series of half types have values in float32."""
     if is_half(of.x) and is_traced():
         of = _widened(of)
     of, needs, given = _prepared(of, gamma, cost_kind, settings)
     value: Tensor
-    if _is_plain(any(needs)):
+    if runs_alone(any(needs)):
         value, *_ = _run(of, needs, False, given)
     elif is_traced():
         value, *_ = apply(_forward_mode_of(_Series), *of, needs, False, given)
@@ -372,7 +292,7 @@ def series_and_alignment(
 ) -> tuple[Tensor, Tensor]:
     """Values and alignments (B, N, M)."""
     of, needs, given = _prepared(of, gamma, cost_kind, settings)
-    if _is_plain(any(needs)):
+    if runs_alone(any(needs)):
         value, *_, alignment = _run(of, needs, True, given)
     else:
         value, *_, alignment = apply(_forward_mode_of(_Series), *of, needs, True, given)
@@ -385,10 +305,10 @@ def _prepared(
     """The pairs with their gammas, which of the gradients are wanted, and all settings."""
     gamma, gammas = _split_gamma(gamma)
     if gammas is not None or torch.compiler.is_compiling():
-        of = of._replace(x=_traceable(of.x), y=_traceable(of.y), gammas=gammas)
+        of = of._replace(x=traceable(of.x), y=traceable(of.y), gammas=gammas)
     if gamma != settings.gamma or cost_kind != settings.cost_kind:
         settings = settings._replace(gamma=gamma, cost_kind=cost_kind)
-    return of, (_needs_grad(of.x), _needs_grad(of.y), _needs_grad(gammas)), tuple(settings)
+    return of, (needs_gradient(of.x), needs_gradient(of.y), needs_gradient(gammas)), tuple(settings)
 
 
 def cost_matrix(
@@ -396,9 +316,9 @@ def cost_matrix(
 ) -> tuple[Tensor, Tensor]:
     """Value and alignment (empty if neither it nor a gradient is wanted) of cost matrices."""
     gamma, gammas = _split_gamma(gamma)
-    of = of._replace(cost=_traceable(of.cost), gammas=gammas)
-    needs_cost, needs_gamma = _needs_grad(of.cost), _needs_grad(gammas)
-    is_plain = _is_plain(needs_cost or needs_gamma)
+    of = of._replace(cost=traceable(of.cost), gammas=gammas)
+    needs_cost, needs_gamma = needs_gradient(of.cost), needs_gradient(gammas)
+    is_plain = runs_alone(needs_cost or needs_gamma)
     needs, given = (needs_cost or with_alignment, needs_gamma), tuple(settings._replace(gamma=gamma))
     if not (is_plain or with_alignment or is_traced()):
         calls = partial(_run_costs, needs=needs, settings=given), partial(_cost_gradients, settings=given)
@@ -409,41 +329,10 @@ def cost_matrix(
     return value, alignment
 
 
-def subsequence(
-    of: Pairs, gamma: float, cost_kind: int, step_penalty: float, with_alignment: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Value, alignment (empty if not wanted) and the values of all ends of x sought within y."""
-    x, y = _traceable(of.x), _traceable(of.y)
-    settings = Settings(gamma=gamma, cost_kind=cost_kind, step_penalty=step_penalty)
-    needs = (_needs_grad(x), _needs_grad(y))
-    run = _Subsequence.forward if _is_plain(any(needs)) else partial(apply, _Subsequence)
-    value, _, _, alignment, ends = run(
-        x, y, of.x_lengths, of.y_lengths, needs, with_alignment, tuple(settings)
-    )
-    return value, alignment, ends
-
-
 def _widened(of: Pairs) -> Pairs:
     return of._replace(x=widened(of.x), y=widened(of.y))
 
 
 def _split_gamma(gamma: float | Tensor) -> tuple[float, Tensor | None]:
     """The operators' gamma, and their gammas, which take its place."""
-    return (1.0, _traceable(gamma)) if isinstance(gamma, Tensor) else (gamma, None)
-
-
-def _traceable(tensor: Tensor) -> Tensor:
-    """While torch.compile traces torch.func.grad, its input says that it requires no gradient; a view of it tells right.
-
-    Without the view the compiled gradient would silently be wrong.
-    """
-    return tensor.view_as(tensor) if torch.compiler.is_compiling() else tensor
-
-
-def _needs_grad(tensor: Tensor | None) -> bool:
-    return tensor is not None and torch.is_grad_enabled() and tensor.requires_grad
-
-
-def _is_plain(needs_grad: bool) -> bool:
-    """Neither autograd nor a torch.func transform has anything to see: the operator alone, at a third of the time."""
-    return not (needs_grad or is_transforming() or is_forward_mode())
+    return (1.0, traceable(gamma)) if isinstance(gamma, Tensor) else (gamma, None)

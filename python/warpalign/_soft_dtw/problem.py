@@ -10,7 +10,6 @@ from torch import Tensor
 
 from warpalign._core import library
 from warpalign._core.checks import (
-    check_lengths,
     check_mask,
     check_pair,
     check_table,
@@ -18,6 +17,7 @@ from warpalign._core.checks import (
     warn_once,
 )
 from warpalign._core.costs import CostFunction, check_cost, check_costs, without_padding
+from warpalign._core.lengths import check_lengths
 from warpalign._core.series import as_batch, is_half, one_mask, padded, widened
 from warpalign._core.torch_internals import is_transforming
 from warpalign._core.transforms import no_autocast
@@ -25,6 +25,7 @@ from warpalign._soft_dtw import autograd
 from warpalign._soft_dtw.checks import check_gamma, gamma_of_pairs
 from warpalign._soft_dtw.inputs import Costs, Pairs
 from warpalign._soft_dtw.settings import Settings
+from warpalign._soft_dtw.subsequence_autograd import subsequence
 
 
 class Problem(NamedTuple):
@@ -67,9 +68,7 @@ class Problem(NamedTuple):
     def subsequence(self, with_alignment: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Value, alignment (empty if not wanted) and end values of x within y; gamma and cost are numbers."""
         assert isinstance(self.cost, int) and not isinstance(self.gamma, Tensor)
-        return autograd.subsequence(
-            self.of, self.gamma, self.cost, self.settings.step_penalty, with_alignment
-        )
+        return subsequence(self.of, self.gamma, self.cost, self.settings.step_penalty, with_alignment)
 
     def divergence(self) -> Tensor:
         """s(x, y) - (s(x, x) + s(y, y)) / 2."""

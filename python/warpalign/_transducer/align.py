@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import naming_arguments
+from warpalign._core.losses import fold_inputs
 from warpalign._core.series import Lengths
 from warpalign._core.torch_internals import is_forward_mode, is_transforming
 from warpalign._core.transforms import Dim, apply, unfold
 from warpalign._transducer import ops
-from warpalign._transducer.autograd import Inputs, fold_inputs
+from warpalign._transducer.autograd import Inputs
 from warpalign._transducer.checks import (
     check_duration_logits,
     check_flag,

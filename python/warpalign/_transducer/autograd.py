@@ -11,8 +11,25 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from warpalign._core.losses import (
+    Tensors,
+    check_in_place,
+    fold_inputs,
+    set_up,
+    vmap_gradient,
+    write_in_place,
+)
 from warpalign._core.torch_internals import is_forward_mode, is_transforming
-from warpalign._core.transforms import Dim, apply, may_write_in_place, no_derivative, unfold
+from warpalign._core.transforms import (
+    Dim,
+    apply,
+    may_write_in_place,
+    needs_gradient,
+    no_derivative,
+    runs_alone,
+    traceable,
+    unfold,
+)
 from warpalign._transducer import ops
 from warpalign._transducer.settings import Settings, as_keywords
 
@@ -29,6 +46,9 @@ class Inputs(NamedTuple):
     target_lengths: Tensor | None
     without_durations: Tensor | None
     """(B,), bool."""
+
+
+_COUNT = len(Inputs._fields)
 
 
 def _are_joined(left: Tensor, right: Tensor | None) -> bool:
@@ -100,22 +120,11 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[Dim, ...], grad_loss: Tensor, saved: Tensor, *rest: Any
+        info: Any, in_dims: tuple[Dim, ...], *arguments: Any
     ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
-        size = info.batch_size
-        factors = grad_loss.movedim(in_dims[0], 0) if in_dims[0] is not None else grad_loss.expand(size, -1)
-        if in_dims[1] is not None:
-            raise no_derivative(
-                "gradients of the transducer losses under a vmap that does not hold their forward"
-            )
-        if any(dim is not None for dim in in_dims[2:8]):
-            # _Loss.vmap has folded the same inputs: what it has saved is of one batch.
-            inputs = fold_inputs(rest[:6], in_dims[2:8], size)
-            by_logits, by_durations = apply(_Gradient, factors.flatten(), saved, *inputs, rest[6])
-            return unfold((by_logits, by_durations), size)
-        # Many upstream factors for one forward: a call for each.
-        results = [apply(_Gradient, factor, saved, *rest) for factor in factors]
-        return tuple(torch.stack(parts) for parts in zip(*results, strict=True)), (0, 0)
+        return vmap_gradient(
+            _Gradient, "the transducer losses", fold_inputs, info.batch_size, in_dims, arguments
+        )
 
 
 class _Loss(torch.autograd.Function):
@@ -139,37 +148,22 @@ class _Loss(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.mark_non_differentiable(output[1])
-        ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
-        ctx.save_for_backward(*inputs[:6], output[1])
-        ctx.in_place, ctx.settings = inputs[7:]
-        ctx.is_used = False
+        set_up(ctx, inputs, output, _COUNT)
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-        none = (None,) * 7
+        none = (None,) * (_COUNT + 1)
         if grad_loss is None:  # an operation after the loss has no gradient to hand on
             both = zip(ctx.saved_tensors[:2], ctx.needs_input_grad[:2], strict=True)
             return *(torch.zeros_like(tensor) if wanted else None for tensor, wanted in both), *none
-        if ctx.in_place:
-            if ctx.is_used:
-                raise RuntimeError(
-                    "inplace_grad: expected one backward pass, as the gradient took the logits' memory, got a second one"
-                )
-            if torch.is_grad_enabled():
-                raise RuntimeError(
-                    "inplace_grad: expected a backward pass without create_graph, got one with it"
-                )
+        check_in_place(ctx)
         *inputs, saved = ctx.saved_tensors
         if ctx.in_place:
-            ctx.is_used = True
-            with torch.no_grad():
-                given = [None if t is None else t.detach() for t in inputs]
+
+            def write(given: Tensors) -> None:
                 ops.gradient_in_place(*given, saved, grad_loss, **as_keywords(ctx.settings))
-            for tensor in inputs[:2]:
-                if tensor is not None:
-                    torch.autograd.graph.increment_version(tensor)
-            return given[0], given[1], *none
+
+            return *write_in_place(ctx, write, tuple(inputs), 2), *none
         if not may_write_in_place(grad_loss):
             grads = apply(_Gradient, grad_loss, saved, *inputs, ctx.settings)
         elif not torch.compiler.is_compiling() and _are_joined(inputs[0], inputs[1]):
@@ -183,55 +177,23 @@ class _Loss(torch.autograd.Function):
 
     @staticmethod
     def vmap(
-        info: Any,
-        in_dims: tuple[Dim, ...],
-        logits: Tensor,
-        duration_logits: Tensor | None,
-        targets: Tensor,
-        logit_lengths: Tensor | None,
-        target_lengths: Tensor | None,
-        without_durations: Tensor | None,
-        needs_grad: bool,
-        in_place: bool,
-        settings: tuple[Any, ...],
+        info: Any, in_dims: tuple[Dim, ...], *arguments: Any
     ) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
-        size = info.batch_size
-        given = (logits, duration_logits, targets, logit_lengths, target_lengths, without_durations)
-        folded = fold_inputs(given, in_dims[:6], size)
-        needs_grad = needs_grad or any(t is not None and t.requires_grad for t in (logits, duration_logits))
+        *inputs, needs_grad, in_place, settings = arguments
+        folded = fold_inputs(tuple(inputs), in_dims[:_COUNT], info.batch_size)
+        needs_grad = needs_grad or any(t is not None and t.requires_grad for t in inputs[:2])
         loss, saved = apply(_Loss, *folded, needs_grad, in_place, settings)
-        apart, dims = unfold((loss,), size)
+        apart, dims = unfold((loss,), info.batch_size)
         return (*apart, saved), (*dims, None)
-
-
-def fold_inputs(
-    tensors: tuple[Tensor | None, ...], in_dims: tuple[Dim, ...], size: int
-) -> tuple[Tensor | None, ...]:
-    """Each tensor's vmapped axis in front and folded into the batch. Logits that have none are repeated by stride 0."""
-
-    def fold(tensor: Tensor | None, dim: Dim) -> Tensor | None:
-        if tensor is None:
-            return None
-        front = tensor.movedim(dim, 0) if dim is not None else tensor.unsqueeze(0).expand(size, *tensor.shape)
-        batch = front.flatten(0, 1)
-        return batch if tensor.is_floating_point() else batch.contiguous()
-
-    return tuple(fold(tensor, dim) for tensor, dim in zip(tensors, in_dims, strict=True))
 
 
 def losses(inputs: Inputs, settings: Settings, in_place: bool) -> Tensor:
     """(B,) losses, differentiable by both logits."""
     logits, durations, *rest = inputs
-    logits, durations = _traceable(logits), None if durations is None else _traceable(durations)
-    needs = any(t is not None and torch.is_grad_enabled() and t.requires_grad for t in (logits, durations))
-    if not (needs or is_transforming() or is_forward_mode()):
-        # Neither autograd nor a torch.func transform has anything to see: the operator alone.
+    logits, durations = traceable(logits), None if durations is None else traceable(durations)
+    needs = needs_gradient(logits, durations)
+    if runs_alone(needs):
         loss: Tensor = ops.loss(logits, durations, *rest, False, **as_keywords(settings))[0]
     else:
         loss = apply(_Loss, logits, durations, *rest, needs, in_place, tuple(settings))[0]
     return loss
-
-
-def _traceable(tensor: Tensor) -> Tensor:
-    """While torch.compile traces torch.func.grad, its input says that it requires no gradient; a view of it tells right."""
-    return tensor.view_as(tensor) if torch.compiler.is_compiling() else tensor

@@ -12,8 +12,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign._core.torch_internals import is_forward_mode, is_transforming
-from warpalign._core.transforms import Dim, apply, may_write_in_place, no_derivative
+from warpalign._core.transforms import (
+    Dim,
+    apply,
+    may_write_in_place,
+    needs_gradient,
+    no_derivative,
+    runs_alone,
+    traceable,
+)
 from warpalign._transducer import joint_ops
 from warpalign._transducer.settings import Settings
 
@@ -190,14 +197,12 @@ class _JointLoss(torch.autograd.Function):
 def joint_losses(inputs: JointInputs, settings: JointSettings) -> Tensor:
     """(B,) losses, differentiable by encoder, predictor, weight and bias."""
     plain = (*settings[:-1], tuple(settings.of_lattice))
-    # While torch.compile traces torch.func.grad, its input says that it requires no gradient; a view of it tells right.
     if torch.compiler.is_compiling():
-        encoder, predictor, weight = (t.view_as(t) for t in inputs[:3])
-        bias = None if inputs.bias is None else inputs.bias.view_as(inputs.bias)
+        encoder, predictor, weight = map(traceable, inputs[:3])
+        bias = None if inputs.bias is None else traceable(inputs.bias)
         inputs = inputs._replace(encoder=encoder, predictor=predictor, weight=weight, bias=bias)
-    needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs[:4])
-    if not (needs or is_transforming() or is_forward_mode()):
-        # Neither autograd nor a torch.func transform has anything to see: the operator alone.
+    needs = needs_gradient(*inputs[:4])
+    if runs_alone(needs):
         loss: Tensor = joint_ops.loss(*inputs, False, **_as_keywords(plain))[0]
     else:
         loss = apply(_JointLoss, *inputs, needs, plain)[0]

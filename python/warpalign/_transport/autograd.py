@@ -14,19 +14,22 @@ import torch
 from torch import Tensor
 
 from warpalign._core.series import widened
-from warpalign._core.torch_internals import is_forward_mode, is_second_order, is_transforming
+from warpalign._core.torch_internals import is_forward_mode, is_second_order
 from warpalign._core.transforms import (
     Dim,
     apply,
     by_name,
     folded,
     mark_unwanted,
+    needs_gradient,
     needs_graph,
     no_derivative,
     of_inputs,
     only_wanted,
+    runs_alone,
     scaled,
     split,
+    traceable,
     unfold,
 )
 from warpalign._transport import ops
@@ -337,18 +340,7 @@ def _function() -> type[torch.autograd.Function]:
 
 def sinkhorn(of: Inputs, settings: Settings) -> Solution:
     """The solution; value, linear, f and g are differentiable in the first six inputs."""
-    of = Inputs(*(None if t is None else _traceable(t) for t in of))
-    wanted = [_needs_grad(getattr(of, name)) for name in DIFFERENTIABLE]
-    # Neither autograd nor a torch.func transform has anything to see: the operator alone.
-    plain = not (any(wanted) or is_transforming() or is_forward_mode())
-    run: Any = _Sinkhorn.forward if plain else partial(apply, _function())
+    of = Inputs(*(None if t is None else traceable(t) for t in of))
+    wanted = [needs_gradient(getattr(of, name)) for name in DIFFERENTIABLE]
+    run: Any = _Sinkhorn.forward if runs_alone(any(wanted)) else partial(apply, _function())
     return Solution(*run(*of, tuple(wanted[:3]), tuple(settings)))
-
-
-def _traceable(tensor: Tensor) -> Tensor:
-    """While torch.compile traces torch.func.grad, its input says that it requires no gradient; a view of it tells right."""
-    return tensor.view_as(tensor) if torch.compiler.is_compiling() else tensor
-
-
-def _needs_grad(tensor: Tensor | None) -> bool:
-    return tensor is not None and torch.is_grad_enabled() and tensor.requires_grad

@@ -11,8 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpalign._core.torch_internals import is_forward_mode, is_transforming
-from warpalign._core.transforms import Dim, along_batch, apply, folded, no_derivative, only_wanted, unfold
+from warpalign._core.transforms import (
+    Dim,
+    along_batch,
+    apply,
+    folded,
+    needs_gradient,
+    no_derivative,
+    only_wanted,
+    runs_alone,
+    unfold,
+)
 from warpalign._transport import plan_ops
 from warpalign._transport.settings import Inputs, Settings, as_keywords
 
@@ -163,18 +172,12 @@ class _Dense(torch.autograd.Function):
 
 def product(v: Tensor, of: Inputs, transposed: bool, settings: Settings) -> Tensor:
     """P v (B, N, K) for v (B, M, K), or transposed; differentiable in v and in the plan's tensors."""
-    run = _Product.forward if _is_plain(v, *of) else partial(apply, _Product)
+    run = _Product.forward if runs_alone(needs_gradient(v, *of)) else partial(apply, _Product)
     result: Tensor = run(v, *of, transposed, tuple(settings))  # type: ignore[arg-type]
     return result
 
 
 def dense(of: Inputs, settings: Settings) -> Tensor:
-    run = _Dense.forward if _is_plain(*of) else partial(apply, _Dense)
+    run = _Dense.forward if runs_alone(needs_gradient(*of)) else partial(apply, _Dense)
     result: Tensor = run(*of, tuple(settings))  # type: ignore[arg-type]
     return result
-
-
-def _is_plain(*tensors: Tensor | None) -> bool:
-    """Neither autograd nor a transform has anything to see: the operator alone."""
-    needs = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-    return not (needs or is_transforming() or is_forward_mode())

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import check_lengths, check_pair, check_table
+from warpalign._core.checks import check_pair, check_table
 from warpalign._core.costs import CostFunction, check_cost, without_padding
+from warpalign._core.lengths import check_lengths
 from warpalign._core.series import widened
 from warpalign._core.transforms import replaced
 from warpalign._transport.checks import (

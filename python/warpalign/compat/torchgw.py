@@ -111,12 +111,7 @@ def sampled_gw(
         T_init: a plan (N, K) to start from.
         generator: a torch.Generator on the CPU or a seed; None: torch's default generator.
     """
-    if distance_mode not in _MODES:
-        raise ValueError(f"distance_mode: expected one of {', '.join(_MODES)}, got {distance_mode!r}")
-    if not 0 <= fgw_alpha <= 1:
-        raise ValueError(f"fgw_alpha: expected a number from 0 to 1, got {fgw_alpha}")
-    if fgw_alpha > 0 and C_linear is None:
-        raise ValueError(f"C_linear: expected costs (N, K) with fgw_alpha = {fgw_alpha}, got None")
+    _check_modes(distance_mode, fgw_alpha, C_linear)
     dtype = torch.float32 if mixed_precision else torch.float64
     is_graph = distance_mode != "precomputed"
 
@@ -144,15 +139,7 @@ def sampled_gw(
     }
     costs = None if C_linear is None else tensor(C_linear)
     if fgw_alpha == 1:
-        result = sinkhorn(
-            cost_matrix=costs if differentiable else _detached(costs), tol=1e-7, max_iter=10000, **options
-        )
-        record = {
-            "err_list": [float(result.error)],
-            "n_iter": int(result.iterations),
-            "gw_cost": float("nan"),
-        }
-        plan = result.plan
+        plan, record = _linear(costs if differentiable else _detached(costs), options)
     else:
         if is_graph:
             geometry = Geodesic(k=k, n_landmarks=None if distance_mode == "dijkstra" else n_landmarks)
@@ -182,6 +169,22 @@ def sampled_gw(
             plan = _with_gradients(found, fgw_alpha * factor * costs)
     dense = plan.to_dense().double()
     return (dense, record) if log else dense
+
+
+def _check_modes(distance_mode: str, fgw_alpha: float, C_linear: Any) -> None:
+    if distance_mode not in _MODES:
+        raise ValueError(f"distance_mode: expected one of {', '.join(_MODES)}, got {distance_mode!r}")
+    if not 0 <= fgw_alpha <= 1:
+        raise ValueError(f"fgw_alpha: expected a number from 0 to 1, got {fgw_alpha}")
+    if fgw_alpha > 0 and C_linear is None:
+        raise ValueError(f"C_linear: expected costs (N, K) with fgw_alpha = {fgw_alpha}, got None")
+
+
+def _linear(costs: Tensor | None, options: dict[str, Any]) -> tuple[TransportPlan, dict[str, Any]]:
+    """Plan and log of fgw_alpha = 1: the linear problem alone."""
+    result = sinkhorn(cost_matrix=costs, tol=1e-7, max_iter=10000, **options)
+    record = {"err_list": [float(result.error)], "n_iter": int(result.iterations), "gw_cost": float("nan")}
+    return result.plan, record
 
 
 def build_knn_graph(X: Any, k: int = 30) -> Any:

@@ -18,7 +18,7 @@ import warpalign
 from tests.python.helpers import Array, numpy64
 from tests.python.soft_dtw.reference import hard_dtw_reference, squared_distances, value_and_alignment
 from warpalign import cdist_soft_dtw, cdist_soft_dtw_normalized
-from warpalign._soft_dtw import pairwise
+from warpalign._soft_dtw import pairwise_job
 from warpalign._soft_dtw import tiles as _tiles
 
 GAMMA = 0.5
@@ -116,7 +116,7 @@ def test_half_of_a_symmetric_result_is_computed(monkeypatch: pytest.MonkeyPatch)
         pairs.append(len(x))
         return warpalign.soft_dtw(x, *arguments, **options)
 
-    monkeypatch.setattr(pairwise, "soft_dtw", counting)
+    monkeypatch.setattr(pairwise_job, "soft_dtw", counting)
     X = torch.randn(20, 5, 1)
     for normalize in (False, True):  # the diagonal has the self terms
         pairs.clear()
@@ -134,7 +134,7 @@ def test_options_go_to_every_call_of_soft_dtw(monkeypatch: pytest.MonkeyPatch) -
     X, Y = torch.randn(5, 4, 1, requires_grad=True), torch.randn(3, 4, 1)
     expected = cdist_soft_dtw(X, Y, normalize=True)
     (gradient,) = torch.autograd.grad(expected.sum(), X)
-    monkeypatch.setattr(pairwise, "soft_dtw", scaled)
+    monkeypatch.setattr(pairwise_job, "soft_dtw", scaled)
     got = cdist_soft_dtw(X, Y, normalize=True, step_penalty=2.0)
     assert torch.equal(got, 2 * expected)
     assert torch.equal(torch.autograd.grad(got.sum(), X)[0], 2 * gradient)
@@ -311,7 +311,7 @@ def _process(rank: int, world: int, folder: str) -> None:
         computed.append(len(x))
         return warpalign.soft_dtw(x, *arguments, **options)
 
-    vars(pairwise)["soft_dtw"] = counting
+    vars(pairwise_job)["soft_dtw"] = counting
     # As many threads as the rank says: the shares of the processes must not depend on that.
     options: dict[str, Any] = {"distributed": True, "devices": ["cpu"] * (1 + rank)}
     own = cdist_soft_dtw(X, **options)

@@ -22,7 +22,7 @@ from tests.python.helpers import (
 from tests.python.soft_dtw.reference import pair, training_step
 from warpalign import SoftDTW, cdist_soft_dtw, soft_dtw, soft_dtw_alignment, soft_dtw_cost
 from warpalign._core.series import as_series
-from warpalign._soft_dtw import pairwise
+from warpalign._soft_dtw import pairwise_job
 
 pytestmark = pytest.mark.gpu
 
@@ -173,9 +173,9 @@ def test_all_pairs_wait_for_no_gpu(symmetric: bool) -> None:
     x, y = (series.detach() for series in leaves(33, 40, 50))
     sides = as_series(x, "X"), None if symmetric else as_series(y, "Y")
     home = [x.device] * 2
-    job = pairwise._plan(*sides, {"gamma": 0.5}, home, 64, None, False)
+    job = pairwise_job.plan_job(*sides, {"gamma": 0.5}, home, 64, None, False)
     with no_synchronisation():
-        got = pairwise._forward(job, x, None if symmetric else y)
+        got = pairwise_job.compute_pairs(job, x, None if symmetric else y)
     expected = cdist_soft_dtw(x, None if symmetric else y, gamma=0.5)
     assert_equal((got,), (expected,))
 
@@ -221,7 +221,7 @@ def test_all_pairs_of_late_series_on_two_gpus() -> None:
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        job = pairwise._plan(
+        job = pairwise_job.plan_job(
             as_series(x, "X"),
             None,
             {"gamma": 0.5},
@@ -232,7 +232,7 @@ def test_all_pairs_of_late_series_on_two_gpus() -> None:
         )
         torch.cuda._sleep(50_000_000)
         late.copy_(x)
-        got = pairwise._forward(job, late, None)
+        got = pairwise_job.compute_pairs(job, late, None)
     assert_equal((got,), (expected,))
 
 

@@ -27,7 +27,7 @@ Wrong = tuple[
 ]  # a value, or a function that makes it; the error; what the message says after the name
 
 DTYPES = "expected dtype float64, float32, float16 or bfloat16, got "
-LENGTH_DTYPES = "expected dtype int64, int32, int16, int8 or uint8, got "
+LENGTH_DTYPES = "expected integers of dtype int64, int32, int16, int8 or uint8, got "
 NOT_BOTH = " series (length, D), got 1 axes"
 
 
@@ -97,9 +97,9 @@ PAIRS: dict[str, tuple[Callable[[Given], tuple[Any, Any]], type[BaseException], 
 
 FRACTIONS = ": multiply fractions in [0, 1] by the number of steps, {limit}, and round to integers, ({name} * {axis}).round().long()"
 LENGTHS: dict[str, Wrong] = {
-    "words": (["a", "b", "c"], TypeError, "expected integers (B,), got list of others"),
-    "words in an array": (np.array(["a", "b", "c"]), TypeError, "expected integers (B,), got ndarray of others"),
-    "an int": (3, TypeError, "expected integers (B,) as a tensor, array or list, got int"),
+    "words": (["a", "b", "c"], TypeError, "expected integers (B,), got list of other values"),
+    "words in an array": (np.array(["a", "b", "c"]), TypeError, "expected integers (B,), got ndarray of other values"),
+    "an int": (3, TypeError, "expected integers (B,) as a tensor, list, tuple or array, got int"),
     "floats in a list": ([1.0, 2.0, 3.0], TypeError, LENGTH_DTYPES + "torch.float32" + FRACTIONS),
     "fractions in an array": (np.array([0.5, 1.0, 0.25]), TypeError, LENGTH_DTYPES + "torch.float64" + FRACTIONS),
     "too few in a list": ([1, 2], ValueError, "expected shape (3,), one length per pair, got (2,)"),
@@ -110,7 +110,7 @@ LENGTHS: dict[str, Wrong] = {
     "too few": (lambda g: g.ints(1, 2), ValueError, "expected shape (3,), one length per pair, got (2,)"),
     "one": (lambda g: g.ints(1), ValueError, "expected shape (3,), one length per pair, got (1,)"),
     "2 axes": (lambda g: g.ints(1, 2, 3)[None], ValueError, "expected shape (3,), one length per pair, got (1, 3)"),
-    "another device": (lambda g: g.ints(1, 2, 3).to("meta"), ValueError, "expected the series' device, DEVICE, got meta"),
+    "another device": (lambda g: g.ints(1, 2, 3).to("meta"), ValueError, "expected the device of the series, DEVICE, got meta: write {name}.to('DEVICE')"),
 }  # fmt: skip
 
 # On the CPU alone: on CUDA they are clamped (test_torch_cuda.py). What int64 holds and int32 does not must not wrap around.

@@ -72,11 +72,11 @@ ARRAYS: dict[str, Wrong] = {
     "a ragged array": (({"a": [[1.0], [1.0, 2.0]]}["a"],), ValueError, "{X}[0]: " + FORMS + "list: setting an array element with a sequence. The requested array has an inhomogeneous shape after 1 dimensions. The detected shape was (2,) + inhomogeneous part."),
 }  # fmt: skip
 LENGTHS: dict[str, Wrong] = {
-    "an int": (3, TypeError, "expected integers (B,) as a tensor, array or list, got int"),
+    "an int": (3, TypeError, "expected integers (B,) as a tensor, list, tuple or array, got int"),
     "floats": (
         torch.ones(3),
         TypeError,
-        "expected dtype int64, int32, int16, int8 or uint8, got torch.float32: multiply fractions in [0, 1] by the number of steps, "
+        "expected integers of dtype int64, int32, int16, int8 or uint8, got torch.float32: multiply fractions in [0, 1] by the number of steps, "
         "N = 5, and round to integers, ({lengths} * N).round().long()",
     ),
     "too few": (torch.ones(2).long(), ValueError, "expected shape (3,), one length per pair, got (2,)"),
@@ -84,7 +84,7 @@ LENGTHS: dict[str, Wrong] = {
     "elsewhere": (
         torch.ones(3, device="meta").long(),
         ValueError,
-        "expected the series' device, cpu, got meta",
+        "expected the device of the series, cpu, got meta: write {lengths}.to('cpu')",
     ),
 }
 POSITIVE = not_a_number("gamma", "> 0") | {

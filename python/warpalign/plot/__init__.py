@@ -10,25 +10,35 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from warpalign._core import optional
 from warpalign._core.checks import check_count, check_pair
-from warpalign._core.series import SeriesSet, as_series
-from warpalign.timeseries import BarycenterResult, DTWPath, SoftDTWAlignment, dtw_path, soft_dtw_alignment
+from warpalign._core.series import as_series
+from warpalign.timeseries import BarycenterResult, SoftDTWAlignment, dtw_path, soft_dtw_alignment
 
 optional.load("matplotlib", "warpalign.plot", "plot")
 
 from matplotlib import pyplot as plt  # noqa: E402  (after the message that says how to get it)
 from matplotlib.collections import LineCollection  # noqa: E402
 from matplotlib.lines import Line2D  # noqa: E402
-from matplotlib.transforms import Bbox  # noqa: E402
+
+from warpalign.plot._draw import (  # noqa: E402
+    QUIET,
+    X_COLOR,
+    Y_COLOR,
+    check_names,
+    draw_group,
+    heat_map,
+    make_room,
+    one_series,
+    path_within,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_X_COLOR, _Y_COLOR, _QUIET = "C0", "C1", "0.65"
+__all__ = ["alignment", "barycenter", "clusters", "cost_matrix", "distances", "matching"]
 
 
 def alignment(
@@ -62,7 +72,7 @@ def alignment(
     Raises:
         ValueError: alignment has another shape than (N, M).
     """
-    first, second = _one(x, "x"), _one(y, "y")
+    first, second = one_series(x, "x"), one_series(y, "y")
     shape = (len(first), len(second))
     if alignment is None:
         table = soft_dtw_alignment(first, second, gamma=gamma).alignment
@@ -73,7 +83,7 @@ def alignment(
         if table.shape != shape:
             raise ValueError(f"alignment: expected shape {shape}, got {tuple(table.shape)}")
     options = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0, "label": "square root of the expected alignment"}
-    return _heat_map(table.clamp(min=0).sqrt(), first, second, ax, names, margins, colorbar, options | image)
+    return heat_map(table.clamp(min=0).sqrt(), first, second, ax, names, margins, colorbar, options | image)
 
 
 def cost_matrix(
@@ -103,12 +113,12 @@ def cost_matrix(
     Raises:
         ValueError: path is not (L, 2), or leaves the matrix.
     """
-    first, second = _one(x, "x"), _one(y, "y")
+    first, second = one_series(x, "x"), one_series(y, "y")
     costs = (first[:, None] - second[None]).square().sum(-1)
     options = {"cmap": "Greys", "label": "squared distance"}
-    axes = _heat_map(costs, first, second, ax, names, margins, colorbar, options | image)
+    axes = heat_map(costs, first, second, ax, names, margins, colorbar, options | image)
     if path is not None:
-        steps = _path(path, (len(first), len(second)))
+        steps = path_within(path, (len(first), len(second)))
         axes.plot(steps[:, 1].numpy(), steps[:, 0].numpy(), color="C3", linewidth=1.5)
     return axes
 
@@ -139,9 +149,9 @@ def matching(
     Raises:
         ValueError: path is not (L, 2), or leaves the matrix; D differs.
     """
-    first, second = _one(x, "x"), _one(y, "y")
+    first, second = one_series(x, "x"), one_series(y, "y")
     check_pair(first, second, ("x", "y"))
-    steps = _path(dtw_path(first, second) if path is None else path, (len(first), len(second)))
+    steps = path_within(dtw_path(first, second) if path is None else path, (len(first), len(second)))
     height = torch.cat([first, second]).max() - torch.cat([first, second]).min()
     shift = float(second.max() - first.min() + 0.25 * height) if gap is None else gap
     axes = plt.gca() if ax is None else ax
@@ -151,9 +161,9 @@ def matching(
         torch.stack([chosen[:, side].to(points), points[chosen[:, side], 0]], 1)
         for side, points in enumerate((first, lower))
     ]
-    options: dict[str, Any] = {"colors": _QUIET, "linewidths": 0.6, "zorder": 1} | line
+    options: dict[str, Any] = {"colors": QUIET, "linewidths": 0.6, "zorder": 1} | line
     axes.add_collection(LineCollection(list(torch.stack(ends, 1).numpy()), **options))
-    for points, name, color in ((first, names[0], _X_COLOR), (lower, names[1], _Y_COLOR)):
+    for points, name, color in ((first, names[0], X_COLOR), (lower, names[1], Y_COLOR)):
         for d in range(points.shape[1]):
             alpha = 1.0 if d == 0 else 0.45
             label = name if d == 0 else None
@@ -207,7 +217,7 @@ def distances(
         # Divergences are below 0 by rounding; a diagonal that is none, as of soft-DTW itself, does not count.
         clean = ((values + values.T) / 2).clamp(min=0).fill_diagonal_(0.0)
         tree = hierarchy.linkage(distances.squareform(clean.numpy()), method)
-        _make_room(axes, left=0.0, above=0.22)
+        make_room(axes, left=0.0, above=0.22)
         above = axes.inset_axes((0, 1.02, 1, 0.26))
         drawn = hierarchy.dendrogram(
             tree, ax=above, no_labels=True, color_threshold=0, above_threshold_color="0.4"
@@ -267,7 +277,7 @@ def clusters(
     if table is not None and table.shape[2] != features:
         raise ValueError(f"centers: expected D = {features} features as in X, got {table.shape[2]}")
     if names is not None:
-        _check_names(names, features, "names")
+        check_names(names, features, "names")
     count = int(own.max()) + 1 if table is None else len(table)
     if count <= int(own.max()):
         raise ValueError(f"centers: expected one per cluster, {int(own.max()) + 1}, got {count}")
@@ -281,7 +291,7 @@ def clusters(
         unused.set_axis_off()
     for k, ax in enumerate(axes[:count]):
         members = (own == k).nonzero()[:, 0]
-        _draw_group(series, members, None if table is None else table[k], ax, None, line)
+        draw_group(series, members, None if table is None else table[k], ax, None, line)
         ax.set_title(f"cluster {k}: {len(members)} series")
         ax.label_outer()
     if names is not None:
@@ -312,129 +322,16 @@ def barycenter(
         ValueError: barycenter or labels do not have the D features of X.
     """
     series = as_series(X, "X")
-    center = _one(
+    center = one_series(
         barycenter.barycenter if isinstance(barycenter, BarycenterResult) else barycenter, "barycenter"
     )
     longest, features = series.values.shape[1:]
     if center.shape[1] != features:
         raise ValueError(f"barycenter: expected D = {features} features as in X, got {center.shape[1]}")
     if labels is not None:
-        _check_names(labels, features, "labels")
+        check_names(labels, features, "labels")
     axes = plt.gca() if ax is None else ax
-    _draw_group(series, torch.arange(len(series.values)), center, axes, labels, line)
+    draw_group(series, torch.arange(len(series.values)), center, axes, labels, line)
     if labels is not None:
         axes.legend()
     return axes
-
-
-def _check_names(names: Sequence[str], features: int, argument: str) -> None:
-    if len(names) != features:
-        raise ValueError(f"{argument}: expected {features}, one per feature, got {len(names)}")
-
-
-def _draw_group(
-    series: SeriesSet,
-    members: Tensor,
-    center: Tensor | None,
-    axes: Axes,
-    labels: Sequence[str] | None,
-    line: dict[str, Any],
-) -> None:
-    """Some series and their center; where its length is not theirs, it is drawn over the longest series' time."""
-    longest, features = series.values.shape[1:]
-    values = series.values.detach().cpu()
-    if series.mask is not None:
-        values = values.masked_fill(series.mask.cpu()[:, :, None], torch.nan)  # a gap in the line
-    lengths = series.true_lengths()
-    alpha = max(0.08, min(0.5, 5 / max(1, len(members))))
-    for index in members.tolist():
-        for d in range(features):
-            axes.plot(
-                values[index, : int(lengths[index]), d].numpy(), color=f"C{d}", linewidth=0.7, alpha=alpha
-            )
-    if center is not None:
-        steps = torch.linspace(0, longest - 1, len(center)) if len(center) > 1 else torch.zeros(1)
-        for d in range(features):
-            name = None if labels is None else labels[d]
-            options: dict[str, Any] = {"color": f"C{d}", "linewidth": 2.4, "label": name} | line
-            axes.plot(steps.numpy(), center[:, d].numpy(), **options)
-    axes.set_xlabel("time step")
-
-
-def _path(given: object, shape: tuple[int, int]) -> Tensor:
-    """(L, 2), within a matrix."""
-    if isinstance(given, DTWPath):
-        given = given.paths
-    if isinstance(given, list) and len(given) == 1 and isinstance(given[0], Tensor):
-        given = given[0]
-    if isinstance(given, list) and given and isinstance(given[0], Tensor):
-        raise ValueError(f"path: expected that of one pair, got those of {len(given)}")
-    steps = torch.as_tensor(given).detach().cpu().long()
-    if steps.dim() != 2 or steps.shape[1] != 2:
-        raise ValueError(f"path: expected shape (L, 2), got {tuple(steps.shape)}")
-    if bool((steps < 0).any()) or bool((steps >= torch.tensor(shape)).any()):
-        raise ValueError(f"path: expected index pairs within {shape}, got others")
-    return steps
-
-
-def _one(series: object, name: str) -> Tensor:
-    """(N, D) on the CPU."""
-    try:
-        values = as_series([series], name).values
-    except (TypeError, ValueError) as error:
-        raise type(error)(str(error).replace(f"{name}[0]", name)) from error
-    return values[0].detach().cpu()
-
-
-def _heat_map(
-    table: Tensor,
-    x: Tensor,
-    y: Tensor,
-    ax: Axes | None,
-    names: tuple[str, str],
-    margins: bool,
-    colorbar: bool,
-    options: dict[str, Any],
-) -> Axes:
-    axes = plt.gca() if ax is None else ax
-    label = options.pop("label")
-    image = axes.imshow(table.numpy(), **({"aspect": "auto", "interpolation": "nearest"} | options))
-    if colorbar:
-        # With margins the axis' numbers stand between the heat map and the bar.
-        axes.figure.colorbar(image, ax=axes, label=label, pad=0.16 if margins else 0.05)
-    axes.set_xlabel(f"{names[1]}: time step")
-    axes.set_ylabel(f"{names[0]}: time step")
-    if margins:
-        _make_room(axes, left=0.2, above=0.2)
-        above = axes.inset_axes((0, 1.02, 1, 0.23), sharex=axes)
-        left = axes.inset_axes((-0.25, 0, 0.23, 1), sharey=axes)
-        above.plot(y.numpy(), color=_Y_COLOR if y.shape[1] == 1 else None, linewidth=1.2)
-        left.plot(x.numpy(), range(len(x)), color=_X_COLOR if x.shape[1] == 1 else None, linewidth=1.2)
-        left.invert_xaxis()  # larger values away from the heat map, as above it
-        for margin in (above, left):
-            margin.set_axis_off()
-        # The series stands where the axis was; its numbers go to the free side.
-        axes.yaxis.set_label_position("right")
-        axes.yaxis.tick_right()
-    return axes
-
-
-def _make_room(axes: Axes, left: float, above: float) -> None:
-    """Leaves shares of the Axes' place to what is drawn outside of it, so that nothing leaves the figure."""
-    axes.set_axes_locator(_Room(axes, left, above))
-
-
-class _Room:
-    """The Axes' place without what is left free, as matplotlib asks for it."""
-
-    def __init__(self, axes: Axes, left: float, above: float) -> None:
-        self.axes, self.left, self.above = axes, left, above
-
-    def __call__(self, axes: Any, renderer: object) -> Bbox:
-        box = axes.get_position(original=True)
-        width, height = (1 - self.left) * box.width, (1 - self.above) * box.height
-        return Bbox.from_bounds(box.x0 + self.left * box.width, box.y0, width, height)
-
-    def get_subplotspec(self) -> Any:
-        """Where tight_layout finds the Axes in its grid."""
-        return self.axes.get_subplotspec()
