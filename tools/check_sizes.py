@@ -29,7 +29,6 @@ EXCEPTIONS = frozenset(
         "benchmarks/transducer/cuda_joint.cpp: measure",
         "benchmarks/transducer/sanitize.py: wrong",
         "bindings/torch/recurrent.cpp",
-        "src/ctc/cpu_align.cpp",
         "src/recurrent/cuda/blocks/block_backward.cuh: block_backward_kernel",
         "src/recurrent/cuda/blocks/block_forward.cuh: block_forward_kernel",
         "src/recurrent/cuda/clusters/cluster_backward.cuh: cluster_backward_kernel",
@@ -48,9 +47,6 @@ EXCEPTIONS = frozenset(
         "src/transducer/cuda/joint/launch_joint.cu",
         "src/transducer/cuda/joint/launch_joint.cu: joint_gradient",
         "src/transducer/cuda/joint/launch_wide_sm90a.cu: wide_gradient",
-        "src/transducer/cuda/joint/wide_rows.cuh",
-        "src/transport/cpu_kernel.inl",
-        "src/transport/cuda/costs/dense.cuh",
         "src/transport/cuda/costs/dense.cuh: run_task",
         "src/transport/cuda/derivatives/tangent_tiles.cuh: write_gradient_tangent",
         "src/transport/cuda/gromov/half_groups.cuh: half_group_pass_kernel",
@@ -59,7 +55,6 @@ EXCEPTIONS = frozenset(
         "src/transport/cuda/points/point_tiles.cuh: run",
         "src/transport/cuda/points/points.cuh: gradient_of_side",
         "src/transport/cuda/points/unit_tiles.cuh: run",
-        "src/transport/cuda/solve/solver.cuh",
     }
 )
 

@@ -8,6 +8,7 @@
 
 #include "cuda/memory/add_pair.cuh"
 #include "transducer/cuda/joint/wide_rows.cuh"
+#include "transducer/cuda/joint/wide_sums.cuh"
 
 namespace warpalign::detail::transducer {
 

@@ -3,9 +3,10 @@
 // read from the same address of shared memory. Sums are joined only at the end of a run.
 #pragma once
 
-#include "transport/cuda/costs/dense.cuh"
+#include "transport/cuda/costs/pass.cuh"
 #include "transport/cuda/points/point_cost.cuh"
 #include "transport/cuda/points/step_share.cuh"
+#include "transport/cuda/solve/side.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -3,9 +3,10 @@
 // is used, the next one is loaded to registers. There is one barrier of the block per piece.
 #pragma once
 
-#include "transport/cuda/costs/dense.cuh"
+#include "transport/cuda/costs/pass.cuh"
 #include "transport/cuda/points/point_cost.cuh"
 #include "transport/cuda/points/step_share.cuh"
+#include "transport/cuda/solve/side.cuh"
 
 namespace warpalign::detail::transport {
 

@@ -8,8 +8,10 @@
 // found by lookup.
 #pragma once
 
-#include "transport/cuda/costs/dense.cuh"
+#include "cuda/numbers/half.cuh"
+#include "transport/cuda/costs/pass.cuh"
 #include "transport/cuda/points/point_cost.cuh"
+#include "transport/cuda/solve/side.cuh"
 
 namespace warpalign::detail::transport {
 

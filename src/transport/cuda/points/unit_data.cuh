@@ -6,7 +6,8 @@
 #include <cstdint>
 
 #include "cuda/memory/copy_async.cuh"
-#include "transport/cuda/costs/dense.cuh"
+#include "transport/cuda/costs/pass.cuh"
+#include "transport/cuda/solve/side.cuh"
 
 namespace warpalign::detail::transport {
 

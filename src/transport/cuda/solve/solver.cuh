@@ -8,30 +8,11 @@
 // All threads of the team take the same decisions, because they read the same joined numbers.
 #pragma once
 
-#include "transport/cuda/costs/dense.cuh"
+#include "transport/cuda/costs/pass.cuh"
+#include "transport/cuda/solve/change.cuh"
+#include "transport/cuda/solve/side.cuh"
 
 namespace warpalign::detail::transport {
-
-// The result of an update of both sides.
-struct Change {
-  float moved[2] = {0, 0};  // the largest changes, in bits; NaN if one is NaN
-  float top[2] = {0, 0};    // the largest finite magnitudes
-  float gap = 0;            // the largest distance from the potential that would meet the weight
-  float out_of_range = 0;   // 1: a sum was out of range
-  // log2 of the plan's mass with these potentials. The mass itself may underflow.
-  double mass_bits = -std::numeric_limits<double>::infinity();
-
-  __device__ __forceinline__ void join(const Change& other) {
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      moved[k] = larger(moved[k], other.moved[k]);
-      top[k] = larger(top[k], other.top[k]);
-    }
-    gap = larger(gap, other.gap);
-    out_of_range = larger(out_of_range, other.out_of_range);
-    mass_bits = sum_in_bits(mass_bits, other.mass_bits);
-  }
-};
 
 template <class Costs>
 class Solver {
@@ -145,27 +126,9 @@ class Solver {
     if (!isinf(v)) top = larger(top, static_cast<float>(abs(v)) * 1.000001f);
   }
 
-  struct Start {
-    float top[2] = {0, 0};
-    double total[2] = {0, 0};    // sums of the reference's weights
-    double weights[2] = {0, 0};  // sums
-    float extent = 0;            // the argument of take_extent()
-    float unused = 0;
-
-    __device__ __forceinline__ void join(const Start& other) {
-      extent = larger(extent, other.extent);
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        top[k] = larger(top[k], other.top[k]);
-        total[k] += other.total[k];
-        weights[k] += other.weights[k];
-      }
-    }
-  };
-
   // Whether the weights allow a plan.
   __device__ __forceinline__ bool start() {
-    Start mine;
+    StartSums mine;
     mine.extent = costs_.prepare();
     for (Side<Real>* const side : {&rows, &columns}) {
       const int k = index_of(*side);
@@ -180,7 +143,7 @@ class Solver {
         mine.weights[k] += weight;
       });
     }
-    const Start all = team_.joined(mine);
+    const StartSums all = team_.joined(mine);
     costs_.take_extent(all.extent);
     rows.top = all.top[0];
     columns.top = all.top[1];

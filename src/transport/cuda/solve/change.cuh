@@ -1,0 +1,51 @@
+// What a team joins about both sides: at the beginning of a solve, and after an update.
+#pragma once
+
+#include <limits>
+
+#include "transport/cuda/solve/team.cuh"
+#include "transport/update.h"
+
+namespace warpalign::detail::transport {
+
+// Sums and extremes of both sides at the beginning of a solve.
+struct StartSums {
+  float top[2] = {0, 0};
+  double total[2] = {0, 0};    // sums of the reference's weights
+  double weights[2] = {0, 0};  // sums
+  float extent = 0;            // the argument of take_extent()
+  float unused = 0;
+
+  __device__ __forceinline__ void join(const StartSums& other) {
+    extent = larger(extent, other.extent);
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      top[k] = larger(top[k], other.top[k]);
+      total[k] += other.total[k];
+      weights[k] += other.weights[k];
+    }
+  }
+};
+
+// The result of an update of both sides.
+struct Change {
+  float moved[2] = {0, 0};  // the largest changes, in bits; NaN if one is NaN
+  float top[2] = {0, 0};    // the largest finite magnitudes
+  float gap = 0;            // the largest distance from the potential that would meet the weight
+  float out_of_range = 0;   // 1: a sum was out of range
+  // log2 of the plan's mass with these potentials. The mass itself may underflow.
+  double mass_bits = -std::numeric_limits<double>::infinity();
+
+  __device__ __forceinline__ void join(const Change& other) {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      moved[k] = larger(moved[k], other.moved[k]);
+      top[k] = larger(top[k], other.top[k]);
+    }
+    gap = larger(gap, other.gap);
+    out_of_range = larger(out_of_range, other.out_of_range);
+    mass_bits = sum_in_bits(mass_bits, other.mass_bits);
+  }
+};
+
+}  // namespace warpalign::detail::transport
