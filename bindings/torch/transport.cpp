@@ -53,9 +53,9 @@ SinkhornTensors sinkhorn_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, bool needs_gr
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> sinkhorn_potentials_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS,
                                                                   WARPALIGN_TRANSPORT_SETTING_PARAMETERS) {
-  const TransportPotentials found =
+  const TransportPotentials solution =
       transport_potentials(WARPALIGN_TRANSPORT_TENSOR_LIST, WARPALIGN_TRANSPORT_SETTING_LIST);
-  return {found.value, found.linear, found.f, found.g};
+  return {solution.value, solution.linear, solution.f, solution.g};
 }
 
 // A tangent has the shape of what it moves, and the dtype.

@@ -138,8 +138,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> anchor_step_op(
   settings.mass = mass;
   settings.max_iterations = iterations;
   settings.precision = static_cast<int64_t>(Precision::kMedium);
-  const TransportPotentials found = transport_potentials(tensors, settings);
-  return {x, y, found.linear, found.f, found.g};
+  const TransportPotentials solution = transport_potentials(tensors, settings);
+  return {x, y, solution.linear, solution.f, solution.g};
 }
 
 }  // namespace

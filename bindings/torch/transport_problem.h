@@ -138,20 +138,20 @@ inline TransportPotentials transport_potentials(const TransportTensors& tensors,
   const SinkhornProblem p = transport_problem(tensors, settings);
   const Tensor like = tensors.first();
   const int64_t batch = p.batch;
-  TransportPotentials found{allocate(like, {batch}), allocate(like, {batch}), allocate(like, {batch, p.n}),
-                            allocate(like, {batch, p.m})};
+  TransportPotentials solution{allocate(like, {batch}), allocate(like, {batch}), allocate(like, {batch, p.n}),
+                               allocate(like, {batch, p.m})};
   SinkhornOutputs out;
-  out.value = found.value.mutable_data_ptr();
-  out.linear = found.linear.mutable_data_ptr();
-  out.f = found.f.mutable_data_ptr();
-  out.g = found.g.mutable_data_ptr();
+  out.value = solution.value.mutable_data_ptr();
+  out.linear = solution.linear.mutable_data_ptr();
+  out.f = solution.f.mutable_data_ptr();
+  out.g = solution.g.mutable_data_ptr();
   call_core(
       Operator::kSinkhorn, like, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) { return sinkhorn_workspace_bytes(p, out, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return sinkhorn(p, out, workspace, execution);
       });
-  return found;
+  return solution;
 }
 
 }  // namespace warpalign::torch_binding

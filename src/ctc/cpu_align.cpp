@@ -143,7 +143,7 @@ class Aligner {
     double* const edge = memory_.edges + std::int64_t{stripe} * p_.frames;
     bool bad = false;
     for (std::int32_t t = 0; t < u_.frames; ++t) {
-      if (t > 0 && t % segment_ == 0) keep(kept_before(t), row, lattice.stride, first, pairs);
+      if (t > 0 && t % segment_ == 0) keep(stored_row_before(t), row, lattice.stride, first, pairs);
       const CpuRange all = range_of(u_, t);
       const CpuRange range = {std::max(all.first, first) - first, std::min(all.last, last) - first};
       if (range.first <= range.last) {
@@ -180,8 +180,8 @@ class Aligner {
     std::copy_n(row + stride + kCpuPad, pairs, to + lattice_.stride + kCpuPad + first);
   }
 
-  [[nodiscard]] double* kept_before(std::int32_t t) const {
-    return memory_.kept + memory_.row * (t / segment_ - 1);
+  [[nodiscard]] double* stored_row_before(std::int32_t t) const {
+    return memory_.stored_rows + memory_.row * (t / segment_ - 1);
   }
 
   void trace(State state) const {
@@ -212,7 +212,7 @@ class Aligner {
     if (begin == 0) {
       row[kCpuPad] = 0;
     } else {
-      keep(row, kept_before(begin), lattice_.stride, 0, std::int64_t{u_.labels} + 1);
+      keep(row, stored_row_before(begin), lattice_.stride, 0, std::int64_t{u_.labels} + 1);
     }
     for (std::int32_t t = begin; t < end; ++t) {
       const CpuRange all = range_of(u_, t);

@@ -50,7 +50,7 @@ struct AlignItem {
   std::int64_t row;  // number of doubles of a row
   double* rows[2];
   double* weights;
-  double* kept;  // stored rows: the frames before segments 1, 2, ...
+  double* stored_rows;  // stored rows: the frames before segments 1, 2, ...
   std::int64_t width;
   std::uint8_t* steps;  // predecessors in a segment: `width` bytes per frame
   double* edges;        // [stripe][frame]: the value of a stripe's last label
@@ -61,7 +61,7 @@ struct AlignItem {
         row(2 * cpu_stride(p.labels)),
         rows{arena.take<double>(row), arena.take<double>(row)},
         weights(arena.take<double>(weights_stride(most_slots(p)))),
-        kept(arena.take<double>(row * (p.frames / segment_of(p)))),
+        stored_rows(arena.take<double>(row * (p.frames / segment_of(p)))),
         width(std::min<std::int64_t>(segment_of(p) + 3 * kCpuPad, cpu_stride(p.labels))),
         steps(arena.take<std::uint8_t>(width * std::min(segment_of(p), std::max(p.frames, 1)))),
         edges(arena.take<double>(static_cast<std::size_t>(p.frames) * stripes.count)),

@@ -120,13 +120,13 @@ void forward(const CtcProblem& p, void* loss, void* saved, const ForwardMemory& 
     for (int b = next++; b < p.batch; b = next++) {
       const Utterance u = batch[b];
       SavedHeader header{Outcome::kBadLogit, 0, 0};
-      const Saved kept(p, saved, b);
+      const Saved utterance_saved(p, saved, b);
       if (memory.is_nan[b] == 0) {
         own.lattice.set(u);
-        header =
-            sum_paths<T>(p, u, Frames<T>(p, u, own.lattice, normalizers, rows), own, saved ? &kept : nullptr);
+        header = sum_paths<T>(p, u, Frames<T>(p, u, own.lattice, normalizers, rows), own,
+                              saved ? &utterance_saved : nullptr);
       }
-      if (saved) *kept.header = header;
+      if (saved) *utterance_saved.header = header;
       if (loss) static_cast<Real*>(loss)[b] = static_cast<Real>(loss_of(p, header));
     }
   });

@@ -26,9 +26,9 @@ Status check_column(const char* name, std::int32_t columns, std::int32_t column)
 
 // Whether a column is that of blank or of one of the first `count` big blanks.
 bool is_blank(const TransducerLattice& l, std::int32_t column, std::int32_t count) {
-  bool found = column == l.blank;
-  for (std::int32_t i = 0; i < count; ++i) found |= column == l.big_blank_column[i];
-  return found;
+  bool matches = column == l.blank;
+  for (std::int32_t i = 0; i < count; ++i) matches |= column == l.big_blank_column[i];
+  return matches;
 }
 
 Status check_big_blanks(const TransducerLattice& l, std::int32_t columns) {

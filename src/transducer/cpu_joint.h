@@ -219,20 +219,20 @@ class JointNetwork {
     if (back_) pack_panels<kTogether>(back_, {1, hidden}, hidden, columns, execution);
   }
   struct Strides {
-    std::int64_t across, depth;
+    std::int64_t outer, depth;
   };
   // Panel n has columns k = n width .. n width + width - 1: element (j, k) is at j width + k - n width, j
   // along the depth.
   template <int kTogether>
-  void pack_panels(Real* to, const Strides& stride, std::int64_t across, std::int64_t depth,
+  void pack_panels(Real* to, const Strides& stride, std::int64_t outer, std::int64_t depth,
                    const Execution& execution) {
     const auto* const from = static_cast<const T*>(p_.weight);
     const std::int64_t width = sizes_.width;
-    for_tasks(div_up(across, width), execution, [&](std::int64_t n, int) {
+    for_tasks(div_up(outer, width), execution, [&](std::int64_t n, int) {
       Real* const panel = to + n * width * div_up(depth, kTogether);
       const auto put = [&](std::int64_t j, std::int64_t k) {
-        const std::int64_t place = (n * width + k) * stride.across;
-        const bool exists = n * width + k < across;
+        const std::int64_t place = (n * width + k) * stride.outer;
+        const bool exists = n * width + k < outer;
         Real& word = panel[j / kTogether * width + k];
         if constexpr (kTogether == 1) {
           word = exists ? static_cast<Real>(from[place + j * stride.depth]) : Real(0);

@@ -124,16 +124,17 @@ class KnnGraph {
     for_places([&](int place, const PointTree::Scratch& own) {
       const int self = tree_.point_at(place), label = label_[self];
       const std::atomic_ref<double> best(best_[label]);
-      NearPoint found{kInf, -1};
+      NearPoint nearest{kInf, -1};
       tree_.search(
-          place, *kernels_, own, [&] { return std::min(found.square, best.load(std::memory_order_relaxed)); },
+          place, *kernels_, own,
+          [&] { return std::min(nearest.square, best.load(std::memory_order_relaxed)); },
           [&](int node) { return label_of_node_[node] == label; },
           [&](double square, std::int32_t index) {
-            if (label_[index] != label) found = std::min(found, NearPoint{square, index});
+            if (label_[index] != label) nearest = std::min(nearest, NearPoint{square, index});
           });
-      nearest_outside_[self] = found;
+      nearest_outside_[self] = nearest;
       double known = best.load(std::memory_order_relaxed);
-      while (found.square < known && !best.compare_exchange_weak(known, found.square)) {
+      while (nearest.square < known && !best.compare_exchange_weak(known, nearest.square)) {
       }
     });
   }

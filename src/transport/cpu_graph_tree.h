@@ -90,11 +90,11 @@ class PointTree {
   // other.
   [[nodiscard]] std::int32_t point_at(int place) const { return order_[place]; }
 
-  // Calls found(square, index) for the points of leaves, nearest leaves first. Skips nodes that are farther
+  // Calls report(square, index) for the points of leaves, nearest leaves first. Skips nodes that are farther
   // than bound(), or for which skips(node) is true.
-  template <class Bound, class Skips, class Found>
+  template <class Bound, class Skips, class Report>
   void search(int place, const CpuKernelsOf<double>& kernels, const Scratch& scratch, const Bound& bound,
-              const Skips& skips, const Found& found) const {
+              const Skips& skips, const Report& report) const {
     for (int d = 0; d < dim_; ++d) scratch.point[d] = coordinates_[d * stride() + place];
     struct Visit {
       int node, begin, end, level;
@@ -107,7 +107,7 @@ class PointTree {
       // The margin covers rounding: the box's distance and those of points are sums in different orders.
       if (at.square * (1 - 1e-12) > bound() || skips(at.node)) continue;
       if (at.level == levels_) {
-        scan(at.begin, at.end, kernels, scratch, found);
+        scan(at.begin, at.end, kernels, scratch, report);
         continue;
       }
       const int middle = at.begin + (at.end - at.begin) / 2;
@@ -168,14 +168,14 @@ class PointTree {
     return square;
   }
 
-  template <class Found>
+  template <class Report>
   void scan(int begin, int end, const CpuKernelsOf<double>& kernels, const Scratch& scratch,
-            const Found& found) const {
+            const Report& report) const {
     if (begin == end) return;
     kernels.costs(
         {CostKind::kSquaredEuclidean, scratch.point, coordinates_ + begin, stride(), dim_, end - begin},
         scratch.squares);
-    for (int at = begin; at < end; ++at) found(scratch.squares[at - begin], order_[at]);
+    for (int at = begin; at < end; ++at) report(scratch.squares[at - begin], order_[at]);
   }
 
   template <class Label>

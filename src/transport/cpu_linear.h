@@ -150,10 +150,11 @@ struct PotentialSystem {
         if (!rows.moves[i]) return;
         const LogitRow<Real> row = s.row_at(i, own);
         s.kernels->exponentials(row, s.columns.reference, own.e);
-        double found = 0;
-        s.kernels->gradient({CostKind::kCosine, nullptr, weighted, padded(m), 1, m}, row.cost, own.e, &found);
+        double weighted_sum = 0;
+        s.kernels->gradient({CostKind::kCosine, nullptr, weighted, padded(m), 1, m}, row.cost, own.e,
+                            &weighted_sum);
         const double right = with_right_side ? rows.right[i] : 0.0;
-        row_values[i] = rows.tau * (right - lambda - found / ratio);
+        row_values[i] = rows.tau * (right - lambda - weighted_sum / ratio);
         s.add_to_sums(block, i, own.e, static_cast<double>(s.rows.reference[i]) * row_values[i]);
       });
       s.flush_sums(block);

@@ -192,15 +192,15 @@ class Top {
       const Real* const e = plan_.s.scratch[worker].e;
       std::int32_t* const order = order_ + static_cast<std::ptrdiff_t>(worker) * length_;
       std::iota(order, order + row.m, 0);
-      const int found = std::min(count, row.m);
+      const int entries = std::min(count, row.m);
       // NaN counts as the largest: the order must be one.
       const auto key = [e](std::int32_t j) {
         return std::isnan(e[j]) ? std::numeric_limits<Real>::infinity() : e[j];
       };
-      std::partial_sort(order, order + found, order + row.m, [&](std::int32_t j, std::int32_t k) {
+      std::partial_sort(order, order + entries, order + row.m, [&](std::int32_t j, std::int32_t k) {
         return key(j) > key(k) || (key(j) == key(k) && j < k);
       });
-      for (int k = 0; k < found; ++k) {
+      for (int k = 0; k < entries; ++k) {
         indices[static_cast<std::int64_t>(i) * count + k] = order[k];
         values[static_cast<std::int64_t>(i) * count + k] =
             static_cast<Real>(plan_.weight(i) * static_cast<double>(e[order[k]]));

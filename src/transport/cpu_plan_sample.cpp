@@ -24,9 +24,9 @@ double uniform(std::uint32_t low, std::uint32_t high) {
 
 // The place of u in running sums: its entry has a share above 0.
 int place_of(const double* sums, int count, double u) {
-  const double* found = std::upper_bound(sums, sums + count, u * sums[count - 1]);
-  if (found == sums + count) found = std::lower_bound(sums, sums + count, sums[count - 1]);
-  return static_cast<int>(found - sums);
+  const double* place = std::upper_bound(sums, sums + count, u * sums[count - 1]);
+  if (place == sums + count) place = std::lower_bound(sums, sums + count, sums[count - 1]);
+  return static_cast<int>(place - sums);
 }
 
 template <class Real>

@@ -18,9 +18,9 @@ namespace warpalign::detail::ctc {
 
 // An element that is not converted yet: the conversion would wait for the load.
 template <class Element>
-struct Raw {
+struct Unconverted {
   Element bits;
-  static __device__ __forceinline__ Raw of_star(Element star) { return {star}; }
+  static __device__ __forceinline__ Unconverted of_star(Element star) { return {star}; }
   __device__ __forceinline__ Element value(bool) const { return bits; }
 };
 template <class Half>
@@ -35,11 +35,11 @@ struct RawHalf {
   }
 };
 template <>
-struct Raw<cuda::Float16> : RawHalf<cuda::Float16> {};
+struct Unconverted<cuda::Float16> : RawHalf<cuda::Float16> {};
 template <>
-struct Raw<cuda::BFloat16> : RawHalf<cuda::BFloat16> {};
+struct Unconverted<cuda::BFloat16> : RawHalf<cuda::BFloat16> {};
 template <class Element>
-__device__ __forceinline__ Raw<Element> raw(Element v) {
+__device__ __forceinline__ Unconverted<Element> unconverted(Element v) {
   if constexpr (sizeof(Element) == 2) {
     return {{v.bits}};
   } else {
@@ -147,7 +147,7 @@ class Strip {
   using Weight = typename Algebra::Weight;
   using Bias = typename Algebra::Bias;
   struct Frame {
-    Raw<Element> blank;
+    Unconverted<Element> blank;
     cuda::RowSum<Real> sum;
   };
 
@@ -156,7 +156,7 @@ class Strip {
   __device__ __forceinline__ void pass_group(int begin, const Edge& edge, const Visit& visit,
                                              const Publish& publish) {
     const Frame mine = frames_[0];  // lane q has frame begin + q
-    Raw<Element> x[kGroup];
+    Unconverted<Element> x[kGroup];
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) x[q] = x_[0][q];
     advance(begin);
@@ -204,7 +204,7 @@ class Strip {
   __device__ __forceinline__ void fetch(int k, int begin) {
     const int t = begin + lane_;
     if (lane_ < kGroup && t >= first_ && t < last_) {
-      frames_[k].blank = raw(blank_[t * frame_stride_]);
+      frames_[k].blank = unconverted(blank_[t * frame_stride_]);
       frames_[k].sum = sums_ ? sums_[t] : cuda::RowSum<Real>{0, 0};
     }
     if (begin >= first_ && begin + kGroup <= last_) {
@@ -219,14 +219,14 @@ class Strip {
 #pragma unroll
       for (int q = 0; q < kGroup; ++q) {
         if (!kInside && (begin + q < first_ || begin + q >= last_)) continue;
-        x_[k][q] = Raw<Element>{Raw<Element>::of_star(star_[begin + q])};
+        x_[k][q] = Unconverted<Element>{Unconverted<Element>::of_star(star_[begin + q])};
       }
       return;
     }
     const Element* from = label_ + begin * frame_stride_;
 #pragma unroll
     for (int q = 0; q < kGroup; ++q, from += frame_stride_) {
-      if (kInside || (begin + q >= first_ && begin + q < last_)) x_[k][q] = raw(*from);
+      if (kInside || (begin + q >= first_ && begin + q < last_)) x_[k][q] = unconverted(*from);
     }
   }
 
@@ -242,7 +242,7 @@ class Strip {
   Pair states_;
   State before_;  // the neighbouring strip's edge after the previous frame
   Frame frames_[kAhead] = {};
-  Raw<Element> x_[kAhead][kGroup] = {};
+  Unconverted<Element> x_[kAhead][kGroup] = {};
 };
 
 }  // namespace warpalign::detail::ctc

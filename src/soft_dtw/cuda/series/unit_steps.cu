@@ -122,10 +122,11 @@ __global__ void unit_tangent_kernel(const UnitSteps side, const In* unit_gradien
     In* const to = tangent + row * dim;
     for (int d = lane; d < dim; d += cuda::kWarpSize) {
       const double u = step.unit(d);
-      const double across = g[d] - along * u;
-      const double across_dot = g_dot[d] - along_dot * u - along * u_dot[d];
-      to[d] =
-          step.length == 0 ? In(0) : static_cast<In>(0.5 * (across_dot - across * length_dot) / step.length);
+      const double orthogonal = g[d] - along * u;
+      const double orthogonal_dot = g_dot[d] - along_dot * u - along * u_dot[d];
+      to[d] = step.length == 0
+                  ? In(0)
+                  : static_cast<In>(0.5 * (orthogonal_dot - orthogonal * length_dot) / step.length);
     }
   });
 }

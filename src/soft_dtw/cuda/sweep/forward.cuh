@@ -75,7 +75,7 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
   for (int group = w.own.first; group < w.own.end; ++group) {
     const int past_first = group - w.own.first;
     if (past_first % kSegment == 0) {
-      if (keeps) w.store(w.kept(past_first / kSegment), z);
+      if (keeps) w.store(w.stored_state(past_first / kSegment), z);
       source.begin_forward_segment(past_first / kSegment);
     }
     source.begin_forward_group(group);

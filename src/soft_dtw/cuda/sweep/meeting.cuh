@@ -45,14 +45,14 @@ __device__ Crossings<Wave> crossings(const Wave& w, int true_strip, bool of_back
   Lane<Cell, W> own;
   w.load(w.last_states(true_strip, of_back, w.lane), own);
   State other[W];  // Z of the other sweep in the row after this lane's last row
-  const State* const across = w.last_states(true_strip, !of_back, 31 - w.lane);
+  const State* const other_states = w.last_states(true_strip, !of_back, 31 - w.lane);
 #pragma unroll
   for (int k = 0; k < W; ++k) {
     own.above[k] = Cell::normal(own.above[k]);
-    other[k] = Cell::normal(across[(W - 1 - k) * 32]);
+    other[k] = Cell::normal(other_states[(W - 1 - k) * 32]);
   }
   const State corner = Cell::normal(own.corner);
-  const State further = Cell::normal(across[W * 32 + (w.lane > 0)]);  // one row after other[0]
+  const State further = Cell::normal(other_states[W * 32 + (w.lane > 0)]);  // one row after other[0]
 
   Crossings<Wave> c;
 #pragma unroll

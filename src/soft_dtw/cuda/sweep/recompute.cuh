@@ -62,7 +62,7 @@ class Recomputation {
     } else {
       put_dead_border();
     }
-    w_.load(w_.kept(segment), z_);
+    w_.load(w_.stored_state(segment), z_);
     __syncwarp();
     for (int i = 0; i + 1 < count_; ++i) {
       w_.store(w_.phase_states + i * (W + 1) * 32 + w_.lane, z_);
@@ -79,7 +79,7 @@ class Recomputation {
 
   // One pass: ask() starts the loads that begin_asked() of the same segment waits for.
   __device__ __forceinline__ void ask(int segment) {
-    w_.load(w_.kept(segment), asked_);
+    w_.load(w_.stored_state(segment), asked_);
     if (!w_.has_left()) return;
 #pragma unroll
     for (int k = 0; k < kWords; ++k)

@@ -190,7 +190,7 @@ struct Wave {
     if constexpr (kOptions) options.penalty = Cell::penalty(params.step_penalty * (pair.scale / params.half));
     return options;
   }
-  [[nodiscard]] __device__ State* kept(int segment) const {
+  [[nodiscard]] __device__ State* stored_state(int segment) const {
     const std::size_t segments = params.layout.segments;
     const int place = from_back ? params.layout.segments - 1 - segment : segment;
     return states_ + (true_strip() * segments + place) * ((W + 1) * 32) + lane;

@@ -19,8 +19,8 @@ struct LiveRows {
     const RowCursor at(batch, row);
     const Utterance u = utterance_at(batch, at.b);
     if (at.t >= u.frames || at.u > u.labels) return false;
-    const int found = outcome[at.b];
-    if (found != kPaths) return found == kInvalid;
+    const int utterance_outcome = outcome[at.b];
+    if (utterance_outcome != kPaths) return utterance_outcome == kInvalid;
     const ArcTable& table = table_of(batch, u);
     const NodePosteriors<Real> arcs{batch, u, slots, label_factor, at.t, at.u};
     return !is_dead(arcs.of_blanks(table) + arcs.of_labels(table));

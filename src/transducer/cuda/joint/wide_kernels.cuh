@@ -33,12 +33,12 @@ struct WideProducts {
 struct WideTiles {
   int rows, columns, depth, width;
 
-  [[nodiscard]] __device__ __forceinline__ int across() const { return (columns + width - 1) / width; }
+  [[nodiscard]] __device__ __forceinline__ int column_tiles() const { return (columns + width - 1) / width; }
   [[nodiscard]] __device__ __forceinline__ int count() const {
-    return (rows + kWideRows - 1) / kWideRows * across();
+    return (rows + kWideRows - 1) / kWideRows * column_tiles();
   }
   [[nodiscard]] __device__ __forceinline__ WideTile at(int index) const {
-    const int n = across();
+    const int n = column_tiles();
     return {index / n * kWideRows, index % n * width, 0, depth};
   }
 };
@@ -48,12 +48,12 @@ struct WideSplitTiles {
   int rows, columns, width, split;
   int terms;  // a multiple of kWideDepth
 
-  [[nodiscard]] __device__ __forceinline__ int across() const { return (columns + width - 1) / width; }
+  [[nodiscard]] __device__ __forceinline__ int column_tiles() const { return (columns + width - 1) / width; }
   [[nodiscard]] __device__ __forceinline__ int count() const {
-    return (rows + kWideRows - 1) / kWideRows * across() * split;
+    return (rows + kWideRows - 1) / kWideRows * column_tiles() * split;
   }
   [[nodiscard]] __device__ __forceinline__ WideTile at(int index) const {
-    const int n = across(), all_tiles = count() / split;
+    const int n = column_tiles(), all_tiles = count() / split;
     const int tile = index % all_tiles, part = index / all_tiles, stages = terms / kWideDepth;
     return {tile / n * kWideRows, tile % n * width, part * stages / split * kWideDepth,
             (part + 1) * stages / split * kWideDepth, part};

@@ -198,7 +198,7 @@ class Jvp {
     return sum;
   }
   // The result of a pass for a column, over the column's sum.
-  [[nodiscard]] __device__ __forceinline__ double found(int j) const {
+  [[nodiscard]] __device__ __forceinline__ double pass_result(int j) const {
     const double ratio = at(columns_, Array::kRatio, j);
     return ratio > 0 ? tiles().sum(columns_, 0, j) / ratio : 0.0;
   }
@@ -223,7 +223,7 @@ class Jvp {
     JoinedSums<2> sums;
     for_points(columns_, team_, [&](int j) {
       const double sum = sum_of(columns_, j);
-      const double residual = sum * (at(columns_, Array::kRight, j) - found(j));
+      const double residual = sum * (at(columns_, Array::kRight, j) - pass_result(j));
       at(columns_, Array::kResidual, j) = residual;
       sums.of[0] += residual;
       sums.of[1] += sum;
@@ -252,7 +252,7 @@ class Jvp {
       JoinedSums<2> of_product;  // curvature, and lambda's element of the product
       for_points(columns_, team_, [&](int j) {
         const double v = at(columns_, Array::kValues, j), weight = sum_of(columns_, j);
-        const double product = diagonal(j) * v + weight * (found(j) + direction);
+        const double product = diagonal(j) * v + weight * (pass_result(j) + direction);
         at(columns_, Array::kProduct, j) = product;
         of_product.of[0] += v * product;
         of_product.of[1] += weight * v;
@@ -290,7 +290,7 @@ class Jvp {
     for_points(columns_, team_, [&](int j) {
       double to = at(columns_, Array::kSolution, j);
       if (moves(columns_, j) && sum_of(columns_, j) == 0) {
-        to = tau(columns_) * (at(columns_, Array::kRight, j) - lambda_ - found(j));
+        to = tau(columns_) * (at(columns_, Array::kRight, j) - lambda_ - pass_result(j));
       }
       at(columns_, Array::kPotential, j) = to;
     });

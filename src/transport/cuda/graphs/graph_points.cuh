@@ -67,13 +67,13 @@ struct ScanMemory {
   alignas(16) Real others[kScanFeatures][kScanTile];
 };
 
-// Called by all threads of the block. Calls found(q, j, near) for the warp's point first + q < n and each
+// Called by all threads of the block. Calls report(q, j, near) for the warp's point first + q < n and each
 // point j < n, in ascending order of tiles, by all lanes together, each with a different j. near: whether the
-// distance is at most limits[q], which found() may change.
-template <class Real, class Found>
+// distance is at most limits[q], which report() may change.
+template <class Real, class Report>
 __device__ __forceinline__ void scan_points(const GraphPoints<Real>& p, ScanMemory<Real>& s,
                                             int first_of_block, Real (&limits)[kQueries],
-                                            const Found& found) {
+                                            const Report& report) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, own = thread / 32 * kQueries;
   for (int begin = 0; begin < p.n; begin += kScanTile) {
     Real squares[kQueries][kCandidates] = {};
@@ -114,7 +114,7 @@ __device__ __forceinline__ void scan_points(const GraphPoints<Real>& p, ScanMemo
       for (int q = 0; q < kQueries; ++q) {
         const int i = first_of_block + own + q;
         if (i >= p.n) continue;  // uniform in the warp
-        found(q, j, j < p.n && j != i && !(squares[q][c] > limits[q]));
+        report(q, j, j < p.n && j != i && !(squares[q][c] > limits[q]));
       }
     }
   }

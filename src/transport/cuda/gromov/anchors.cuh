@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kAnchorThreads)
   const int groups = cuda::div_up(p.count, kAnchorTile);
   const std::int64_t begin = static_cast<std::int64_t>(static_cast<int>(blockIdx.x) / groups) * kAnchorTile;
   const int first = static_cast<int>(blockIdx.x) % groups * kAnchorTile;
-  float found[4] = {};
+  float sums[4] = {};
   for (int feature = 0; feature < p.dim; feature += kAnchorTile) {
     __syncthreads();
     const bool exists = feature + column < p.dim;
@@ -138,9 +138,9 @@ __global__ void __launch_bounds__(kAnchorThreads)
         const float difference = own[row + 8 * k][d] - of_anchor;
         if constexpr (kLargest) {
           const float size = abs(difference);
-          found[k] = size > found[k] || isnan(size) ? size : found[k];
+          sums[k] = size > sums[k] || isnan(size) ? size : sums[k];
         } else {
-          found[k] = fma(difference, difference, found[k]);
+          sums[k] = fma(difference, difference, sums[k]);
         }
       }
     }
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kAnchorThreads)
   for (int k = 0; k < 4; ++k) {
     const std::int64_t i = begin + row + 8 * k;
     if (i >= p.n || first + column >= p.count) continue;
-    const float distance = kDistance == AnchorDistance::kEuclidean ? sqrt(found[k]) : found[k];
+    const float distance = kDistance == AnchorDistance::kEuclidean ? sqrt(sums[k]) : sums[k];
     to[i * p.count + first + column] = cuda::widen(cuda::narrow<Float16>(distance * inverse - 0.5F));
   }
 }

@@ -113,14 +113,14 @@ class PlanSample : public Points<Real_> {
       load_numbers(own, 0, pass.rows_at, 0, pass.rounder);
       // The same in the 16 threads of a row, except `found` and `last`.
       double target[4], running[4] = {};
-      int found[4],
+      int reached[4],
           last[4];  // columns: the one that reaches the target, and the last one with a positive entry
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const int i = own.point(first_own() + r);
         const PhiloxWords words = words_of(own.begin + first_own() + r);
         target[r] = i < 0 ? 0.0 : uniform(words.word[2], words.word[3]) * row_sums()[i];
-        found[r] = 0x7fffffff;
+        reached[r] = 0x7fffffff;
         last[r] = 0;
       }
       for (int begin = 0; begin < columns_.count; begin += kTile) {
@@ -150,14 +150,14 @@ class PlanSample : public Points<Real_> {
             const int j = begin + first_other() + c;
             at += share[c];
             if (share[c] > 0) last[r] = j;
-            if (share[c] > 0 && at > target[r]) found[r] = min(found[r], j);
+            if (share[c] > 0 && at > target[r]) reached[r] = min(reached[r], j);
           }
           running[r] += cuda::shuffle(to, static_cast<int>(threadIdx.x) % 32 / 16 * 16 + 15);
         }
       }
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        const int first = cuda::reduce<16>(found[r], [](int a, int b) { return min(a, b); });
+        const int first = cuda::reduce<16>(reached[r], [](int a, int b) { return min(a, b); });
         const int fallback = cuda::reduce<16>(last[r], [](int a, int b) { return max(a, b); });
         const int place = own.begin + first_own() + r;
         if (first_other() > 0 || place >= p_.pair_count) continue;

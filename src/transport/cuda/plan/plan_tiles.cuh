@@ -78,15 +78,15 @@ class PlanTiles : public Points<Real_> {
     const Side<Real>& own = of_rows ? rows_ : columns_;
     const Side<Real>& other = of_rows ? columns_ : rows_;
     const Real k = static_cast<Real>(pass.k);
-    const int found = min(p_.top_count, other.count);
+    const int entries = min(p_.top_count, other.count);
     const std::int64_t first_entry = own.row_of_batch() * p_.top_count;
     for (int task = team_.rank; task < cuda::div_up(own.p.length, kTile); task += team_.blocks) {
       const int begin = task * kTile;
-      fill_top(own, begin, found, first_entry);
+      fill_top(own, begin, entries, first_entry);
       const Group own_points{own, begin};
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, 0, pass.rounder);
       Entry last[4];  // the last entry of a row so far; those after it are searched
-      for (int done = 0; done < found && begin < own.count; done += 4) {
+      for (int done = 0; done < entries && begin < own.count; done += 4) {
         Entry best[4][4];
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
@@ -122,7 +122,7 @@ class PlanTiles : public Points<Real_> {
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
           const int i = begin + first_own() + r;
-          for (int n = done; n < min(done + 4, found); ++n) {
+          for (int n = done; n < min(done + 4, entries); ++n) {
             const Entry top = cuda::reduce<16>(
                 best[r][0], [](const Entry& a, const Entry& b) { return comes_before(b, a) ? b : a; });
             if (top.index == best[r][0].index) {  // it is this lane's entry
@@ -169,13 +169,13 @@ class PlanTiles : public Points<Real_> {
     return a.value > b.value || (a.value == b.value && a.index < b.index);
   }
   // Initialises entries that no pair fills: 0, by index. The others may be written after a barrier.
-  __device__ __forceinline__ void fill_top(const Side<Real>& own, int begin, int found,
+  __device__ __forceinline__ void fill_top(const Side<Real>& own, int begin, int entries,
                                            std::int64_t first_entry) const {
     const std::int64_t count = p_.top_count;
     const int rows = min(kTile, own.p.length - begin);
     for (std::int64_t e = threadIdx.x; e < rows * count; e += kThreads) {
       const int i = begin + static_cast<int>(e / count), n = static_cast<int>(e % count);
-      if (i < own.count && n < found) continue;
+      if (i < own.count && n < entries) continue;
       p_.top_values[first_entry + begin * count + e] = 0;
       p_.top_indices[first_entry + begin * count + e] = n;
     }

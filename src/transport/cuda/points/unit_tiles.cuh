@@ -193,14 +193,14 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
         if constexpr (kColumns) {
           // Joins the sums of lanes with equal t: each lane gets one of its four columns.
           const bool upper = lane & 16, odd = lane & 8;
-          float kept[2];
+          float joined[2];
 #pragma unroll
           for (int k = 0; k < 2; ++k) {
             const float sent = upper ? column_sums[k] : column_sums[2 + k];
-            kept[k] = (upper ? column_sums[2 + k] : column_sums[k]) + cuda::shuffle_xor(sent, 16);
+            joined[k] = (upper ? column_sums[2 + k] : column_sums[k]) + cuda::shuffle_xor(sent, 16);
           }
-          const float sent = odd ? kept[0] : kept[1];
-          float one = (odd ? kept[1] : kept[0]) + cuda::shuffle_xor(sent, 8);
+          const float sent = odd ? joined[0] : joined[1];
+          float one = (odd ? joined[1] : joined[0]) + cuda::shuffle_xor(sent, 8);
           one += cuda::shuffle_xor(one, 4);
           const int k = 2 * upper + odd;
           if (!(lane & 4)) s.columns[stage % 2][warp][16 * c + 8 * (k / 2) + 2 * t + k % 2] = one;
