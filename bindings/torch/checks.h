@@ -1,4 +1,4 @@
-// Checks of the raw operators' arguments. Their messages name the argument, what was expected and what came.
+// Checks of the operators' arguments. Messages name the argument, the expected value and the actual one.
 #pragma once
 
 #include <torch/csrc/stable/tensor.h>
@@ -60,7 +60,7 @@ inline DType check_table(const Tensor& tensor, const char* name, const char* axe
        dtype_of(tensor));
 }
 
-// A tensor of kRank axes as the core sees it.
+// A tensor of kRank axes as the core's view.
 template <int kRank>
 StridedTensorOf<kRank> strided(const Tensor& tensor) {
   StridedTensorOf<kRank> view;

@@ -1,5 +1,5 @@
-// torch.ops.warpalign.ctc* and monotonic_alignment: tensors to the core's problems and back. Compiled into
-// the CPU and the CUDA library; the outputs and the workspace come from torch's allocator.
+// torch.ops.warpalign.ctc* and monotonic_alignment: conversion between tensors and the core's problems.
+// Compiled into the CPU and the CUDA library. Outputs and workspace come from torch's allocator.
 #include "warpalign/ctc.h"
 
 #include <torch/csrc/stable/library.h>
@@ -90,7 +90,7 @@ CtcProblem problem_of(const CtcInputs& in, const CtcSettings& settings) {
 std::tuple<Tensor, Tensor> loss(const CtcInputs& in, bool needs_grad, const CtcSettings& settings) {
   const CtcProblem p = problem_of(in, settings);
   const Tensor losses = allocate(in.logits, {p.batch}, true, real_of(p));
-  // Python says the same of tensors without data (warpalign/_ctc/ops.py).
+  // warpalign/_ctc/ops.py has the same formula for tensors without data.
   const auto bytes = static_cast<int64_t>(ctc_most_saved_bytes(p));
   const Tensor saved = allocate(in.logits, {needs_grad ? bytes : 0}, true, ScalarType::Byte);
   const CtcOutputs outputs{losses.mutable_data_ptr(), data_or_null(saved, needs_grad)};

@@ -11,7 +11,7 @@
   "batch_invariant=False"
 
 STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
-  // saved: what the gradient needs, bytes; empty unless needs_grad.
+  // saved: the data for the gradient, as bytes; empty unless needs_grad.
   library.def("ctc_loss(" WARPALIGN_INPUTS ", bool needs_grad, *, " WARPALIGN_SETTINGS
               ") -> (Tensor loss, Tensor saved)");
   library.def("ctc_gradient(" WARPALIGN_INPUTS ", Tensor saved, Tensor grad_loss, *, " WARPALIGN_SETTINGS
@@ -23,10 +23,10 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   // posteriors (B, T, U).
   library.def("ctc_posteriors(" WARPALIGN_INPUTS ", *, " WARPALIGN_SETTINGS
               ") -> (Tensor loss, Tensor posteriors)");
-  // labels (B, T), int32; scores (B, T); spans: as targets with an axis of 2 behind, int32.
+  // labels (B, T), int32; scores (B, T); spans: as targets with an additional last axis of 2, int32.
   library.def("ctc_align(" WARPALIGN_INPUTS ", *, " WARPALIGN_SETTINGS
               ") -> (Tensor score, Tensor labels, Tensor scores, Tensor spans)");
-  // scores (B, S, T) of any strides; durations (B, S), int32; path (B, S, T), bool, empty unless wanted.
+  // scores (B, S, T) of any strides; durations (B, S), int32; path (B, S, T), bool, empty unless requested.
   library.def(
       "monotonic_alignment(Tensor scores, Tensor? text_lengths, Tensor? frame_lengths, bool wants_path) -> "
       "(Tensor score, Tensor durations, Tensor path)");

@@ -1,4 +1,4 @@
-// Where an operator runs. Each of the two libraries has its own implementation.
+// The device on which an operator runs. Each of the two libraries has its own implementation.
 #pragma once
 
 #include <torch/csrc/stable/accelerator.h>
@@ -11,8 +11,8 @@
 
 namespace warpalign::torch_binding {
 
-// The execution for a tensor's device. While a Placement lives, that device is current; on the CPU nothing
-// changes.
+// The execution for a tensor's device. During its lifetime that device is current. On the CPU it has no
+// effect.
 class Placement {
  public:
   Placement(const torch::stable::Tensor& tensor, Precision precision, bool batch_invariant);

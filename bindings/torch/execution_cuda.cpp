@@ -1,4 +1,4 @@
-// On CUDA the execution is the tensor's device and torch's current stream on it, and torch multiplies.
+// On CUDA the execution has the tensor's device and torch's current stream there, and torch's matrix product.
 #include <cuda_runtime.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h>
@@ -29,7 +29,7 @@ ScalarType scalar_type_of(DType dtype) {
   return ScalarType::Float;
 }
 
-// Borrows memory that somebody else owns; false: torch refused.
+// A tensor over memory that it does not own. Returns false if torch reports an error.
 bool matrix_of(const void* data, const int64_t (&sizes)[2], const int64_t (&strides)[2], DType dtype,
                int32_t device, Tensor& to) {
   AtenTensorHandle made = nullptr;
@@ -41,8 +41,8 @@ bool matrix_of(const void* data, const int64_t (&sizes)[2], const int64_t (&stri
   return true;
 }
 
-// Makes a stream torch's current one while it lives. torch's own guard brings back the very stream that was
-// current: torch knows a stream of its pool by more than its handle.
+// Makes a stream torch's current one during its lifetime. torch's own guard restores the previous one,
+// because torch identifies a stream of its pool by more than its handle.
 class CurrentStream {
  public:
   CurrentStream(void* stream, int32_t device) {
@@ -68,7 +68,8 @@ bool is_captured(void* stream) {
   if (cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status) == cudaSuccess) {
     return status == cudaStreamCaptureStatusActive;
   }
-  cudaGetLastError();  // the null stream, while another one is captured: torch should not find the error
+  cudaGetLastError();  // the null stream, while another one is captured: clears the error, which torch would
+                       // report
   return false;
 }
 
@@ -102,10 +103,11 @@ Placement::Placement(const Tensor& tensor, Precision precision, bool batch_invar
 }
 
 std::vector<void*> side_streams_of(const Tensor& tensor, int count) {
-  // As many as a GPU serves at once, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise.
+  // The number of streams that a GPU serves at the same time, by the default of CUDA_DEVICE_MAX_CONNECTIONS.
   constexpr std::size_t kMost = 8;
-  // A thread keeps its streams: cuBLAS keeps memory for each stream that it has multiplied on. Captured calls
-  // have others than eager ones, because a graph may be replayed beside eager calls.
+  // A thread reuses its streams, because cuBLAS holds memory for each stream on which it has multiplied.
+  // Captured calls use other streams than eager ones, because a graph may be replayed concurrently with eager
+  // calls.
   struct Streams {
     std::vector<void*> eager, captured;
   };

@@ -1,5 +1,5 @@
-// torch.ops.warpalign.soft_dtw*: makes the core's problem from tensors, and tensors from its outputs. This
-// file is compiled into the CPU and the CUDA library. Outputs and workspace come from torch's allocator.
+// torch.ops.warpalign.soft_dtw*: conversion between tensors and the core's problems. Compiled into the CPU
+// and the CUDA library. Outputs and workspace come from torch's allocator.
 #include "warpalign/soft_dtw.h"
 
 #include <torch/csrc/stable/library.h>
@@ -13,7 +13,7 @@
 namespace warpalign::torch_binding {
 namespace {
 
-// What an operator takes besides tensors and lengths, by the names of soft_dtw_schemas.cpp. The functions
+// An operator's arguments besides tensors and lengths, with the names of soft_dtw_schemas.cpp. The functions
 // that are registered at the end list these in the schemas' order; nothing else here depends on that order.
 // Every member has an initialiser: g++ asks for one where a list names only some members.
 struct Settings {
@@ -106,8 +106,7 @@ ScalarType result_dtype(const Tensor& x) {
   return x.scalar_type() == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
 }
 
-// Which outputs of a problem of series are wanted besides the value. end_values: the problem is a
-// subsequence.
+// The requested outputs of a problem of series, besides the value. end_values: the problem is a subsequence.
 struct Wanted {
   bool grad_x = false;
   bool grad_y = false;
@@ -118,7 +117,7 @@ struct Wanted {
 
 struct SeriesResult {
   Tensor value, grad_x, grad_y, grad_gamma;
-  Tensor alignment, end_values;  // undefined if not wanted, because few operators return them
+  Tensor alignment, end_values;  // undefined if not requested, because few operators return them
 };
 
 SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths,
@@ -163,7 +162,7 @@ std::tuple<Tensor, Tensor, Tensor> run_cost(const Tensor& cost, const Lengths& x
   return {value, alignment, grad_gamma};
 }
 
-// A tangent has the shape and the dtype of its primal, in any strided layout. No tensor: nothing.
+// A tangent has the shape and the dtype of its primal, in any strided layout. No tensor: a null view.
 StridedTensor check_tangent(const std::optional<Tensor>& tangent, const char* name, const Tensor& primal,
                             const char* primal_name) {
   if (!tangent) return {};

@@ -1,12 +1,12 @@
 // Schemas of torch.ops.warpalign.soft_dtw*: pure functions without autograd, which Python adds
-// (warpalign/_autograd.py). Gradients are those of each pair's value: d value[b] / d x[b]. What is not asked
-// for comes back with 0 elements.
+// (warpalign/_soft_dtw/autograd.py). Gradients are those of each pair's value: d value[b] / d x[b]. Outputs
+// that are not requested have 0 elements.
 #include <torch/csrc/stable/library.h>
 
 // The settings of every operator: band is BandKind's number, with its radius and max_slope; step_penalty is
 // added to every step that is not diagonal; precision is Precision's number; batch_invariant is Execution's;
-// gammas (B,) takes gamma's place. Operators on series also have cost_kind, CostKind's number, and the masks
-// of missing steps.
+// gammas (B,) replaces gamma. Operators on series also have cost_kind, CostKind's number, and the masks of
+// missing steps.
 #define WARPALIGN_CONSTANT_GAMMA                                                                  \
   "int band=0, int radius=0, float max_slope=2.0, float step_penalty=0.0, int precision=0, bool " \
   "batch_invariant=False, Tensor? gammas=None"

@@ -1,5 +1,5 @@
-// torch.ops.warpalign.transducer*: tensors to the core's problem and back. Compiled into the CPU and the CUDA
-// library; the outputs and the workspace come from torch's allocator.
+// torch.ops.warpalign.transducer*: conversion between tensors and the core's problems. Compiled into the CPU
+// and the CUDA library. Outputs and workspace come from torch's allocator.
 #include "warpalign/transducer.h"
 
 #include <torch/csrc/stable/library.h>
@@ -19,7 +19,7 @@
 namespace warpalign::torch_binding {
 namespace {
 
-// Python says the same of tensors without data (warpalign/_transducer/ops.py).
+// warpalign/_transducer/ops.py has the same formula for tensors without data.
 int64_t saved_bytes(const TransducerProblem& p) {
   return static_cast<int64_t>(transducer_most_saved_bytes(p));
 }
@@ -52,7 +52,7 @@ void set_stride(std::int64_t (&stride)[3], const Tensor& tensor, bool packed) {
   for (int axis = 0; axis < 3; ++axis) stride[axis] = view.stride[axis];
 }
 
-// grad_duration_logits: where their gradient begins, and a tensor of its strides.
+// grad_duration_logits: the address of their gradient, and a tensor with its strides.
 void run_gradient(const TransducerInputs& in, const Tensor& saved, const Tensor& grad_loss,
                   const Tensor& grad_logits, void* grad_duration_data,
                   const MaybeTensor& grad_duration_logits, const TransducerSettings& settings) {
@@ -87,7 +87,7 @@ void run_gradient(const TransducerInputs& in, const Tensor& saved, const Tensor&
 
 void* data_of(const MaybeTensor& tensor) { return tensor ? tensor->mutable_data_ptr() : nullptr; }
 
-// With so many further columns.
+// A contiguous tensor of the same shape with `columns` additional columns.
 Tensor contiguous_like(const Tensor& tensor, int64_t columns = 0) {
   std::vector<int64_t> shape;
   shape.reserve(tensor.dim());

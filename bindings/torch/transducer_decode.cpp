@@ -1,5 +1,5 @@
-// torch.ops.warpalign.transducer_scores, transducer_greedy*_step and transducer_beam_step: tensors to the
-// core's problems and back. Compiled into the CPU and the CUDA library.
+// torch.ops.warpalign.transducer_scores, transducer_greedy*_step and transducer_beam_step: conversion between
+// tensors and the core's problems. Compiled into the CPU and the CUDA library.
 #include "warpalign/transducer_decode.h"
 
 #include <torch/csrc/stable/library.h>
@@ -30,7 +30,7 @@ struct Joint {
   int64_t activation;
 };
 
-// The arcs of a model, by the names of transducer_schemas.cpp.
+// The arcs of a model, with the names of transducer_schemas.cpp.
 struct Decoding {
   bool tdt;
   int64_t blank;
@@ -128,7 +128,7 @@ Tensor scores_op(const Tensor& frame, const MaybeTensor& lengths, const Tensor& 
   return scores;
 }
 
-// The next walk and log-probability, the label found, and whether there is one.
+// The next walk and log-probability, the label, and whether there is one.
 using GreedyFound = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
 GreedyFound run_greedy(TransducerGreedyStep p, const Tensor& walk, const Tensor& log_prob,

@@ -1,5 +1,5 @@
-// torch.ops.warpalign.transducer_joint*: tensors to the core's problem and back. Compiled into the CPU and
-// the CUDA library; the outputs and the workspace come from torch's allocator.
+// torch.ops.warpalign.transducer_joint*: conversion between tensors and the core's problems. Compiled into
+// the CPU and the CUDA library. Outputs and workspace come from torch's allocator.
 #include "warpalign/transducer_joint.h"
 
 #include <torch/csrc/stable/library.h>
@@ -39,7 +39,7 @@ struct Network {
   int64_t precision;
 };
 
-// null where there is none.
+// Null if there is none.
 const std::uint64_t* seed_of(const MaybeTensor& seed, const Tensor& encoder) {
   if (!seed) return nullptr;
   check_same_device(*seed, "seed", encoder, "encoder");
@@ -103,7 +103,7 @@ TransducerJointProblem problem_of(const Inputs& in, const Network& network,
   return p;
 }
 
-// The lattice's lengths of logits are those of the encoder here.
+// Errors of logit_lengths are those of the operator's encoder_lengths.
 Status named(Status status) {
   if (status.argument && std::string_view(status.argument) == "logit_lengths") {
     status.argument = "encoder_lengths";
@@ -125,7 +125,7 @@ std::tuple<Tensor, Tensor> forward(const Inputs& in, bool needs_grad, const Netw
                                    const TransducerSettings& settings) {
   const TransducerJointProblem p = problem_of(in, network, settings);
   const Tensor loss = allocate(in.encoder, {p.lattice.batch}, true, loss_type(p));
-  // Python says the same of tensors without data (warpalign/_transducer/joint_ops.py).
+  // warpalign/_transducer/joint_ops.py has the same formula for tensors without data.
   const auto bytes = static_cast<int64_t>(transducer_joint_most_saved_bytes(p));
   const Tensor saved = allocate(in.encoder, {needs_grad ? bytes : 0}, true, ScalarType::Byte);
   const TransducerOutputs outputs{loss.mutable_data_ptr(), data_or_null(saved, needs_grad)};
@@ -139,7 +139,7 @@ std::tuple<Tensor, Tensor> forward(const Inputs& in, bool needs_grad, const Netw
   return {loss, saved};
 }
 
-// Which gradients are made; the others are of shape (0,).
+// The gradients that are computed; the others have shape (0,).
 struct Wanted {
   bool encoder, predictor, weight, bias;
 };

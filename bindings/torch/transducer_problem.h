@@ -1,4 +1,4 @@
-// What the transducer's operators make of the tensors and settings that all of them take.
+// Conversion of the tensors and settings that all operators of transducers have.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace warpalign::torch_binding {
 
 using MaybeTensor = std::optional<Tensor>;
 
-// The settings, by the names of transducer_schemas.cpp. The registered functions list them in the schemas'
+// The settings, with the names of transducer_schemas.cpp. The registered functions list them in the schemas'
 // order; nothing else here depends on that order.
 struct TransducerSettings {
   int64_t blank;
@@ -34,8 +34,8 @@ struct TransducerSettings {
   bool packed;
 };
 
-// `first` is the tensor that the others are compared with. Packed: targets alone say how many states there
-// are.
+// `first` is the tensor that the others are compared with. With packed logits the number of states follows
+// from targets.
 inline void set_targets(TransducerLattice& lattice, const Tensor& targets, const Tensor& first,
                         const char* first_name, bool packed) {
   check_same_device(targets, "targets", first, first_name);

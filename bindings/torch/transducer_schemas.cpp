@@ -17,14 +17,14 @@
 #define WARPALIGN_JOINT_INPUTS                                                              \
   "Tensor encoder, Tensor predictor, Tensor weight, Tensor? bias, Tensor targets, Tensor? " \
   "encoder_lengths, Tensor? target_lengths, Tensor? without_durations, Tensor? seed"
-// activation: a number of Activation. precision: one of Precision. tdt: durations are TDT's, D columns behind
-// the labels'.
+// activation: a number of Activation. precision: one of Precision. tdt: durations are TDT's, with D columns
+// after those of labels.
 #define WARPALIGN_JOINT_SETTINGS                                                            \
   "int activation=0, bool tdt=False, float dropout=0.0, int workspace_limit=54525952, int " \
   "precision=0, " WARPALIGN_NUMBERS
 
 STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
-  // saved: what the gradients need, bytes; empty unless needs_grad.
+  // saved: the data for the gradients, as bytes; empty unless needs_grad.
   library.def("transducer(Tensor logits, " WARPALIGN_INPUTS ", bool needs_grad, *, " WARPALIGN_SETTINGS
               ") -> (Tensor loss, Tensor saved)");
   library.def("transducer_gradient(Tensor logits, " WARPALIGN_INPUTS
@@ -40,8 +40,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
       "*, " WARPALIGN_SETTINGS ") -> ()");
 
   // warpalign/transducer_align.h. frames, durations: as targets, int32; blanks (B, T), or packed (N,), int32.
-  // Posteriors are empty unless wanted: blank and label (B, T, U+1), or packed (N,); grouped (durations, B,
-  // T, U+1), or packed (durations, N), of big blanks or of durations.
+  // Posteriors are empty unless requested: blank and label (B, T, U+1), or packed (N,); grouped (durations,
+  // B, T, U+1), or packed (durations, N), of big blanks or of durations.
   library.def("transducer_align(Tensor logits, " WARPALIGN_INPUTS ", bool posteriors, *, " WARPALIGN_SETTINGS
               ") -> (Tensor score, Tensor frames, Tensor durations, Tensor blanks, Tensor blank_posteriors, "
               "Tensor label_posteriors, Tensor grouped_posteriors)");

@@ -4,7 +4,7 @@
 #include <torch/csrc/stable/library.h>
 
 // Either x and y or cost is given. cost may be float16, and all others are float32 then. epsilons, (B,),
-// takes the place of epsilon. f0 and g0 are potentials.
+// replaces epsilon. f0 and g0 are potentials.
 #define WARPALIGN_TRANSPORT_TENSORS                                                                         \
   "Tensor? x, Tensor? y, Tensor? cost, Tensor? a, Tensor? b, Tensor? epsilons, Tensor? x_lengths, Tensor? " \
   "y_lengths, Tensor? f0, Tensor? g0"
@@ -16,14 +16,14 @@
   "int max_iterations=1000, float tolerance=1e-5, int precision=0, bool batch_invariant=False"
 
 STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
-  // Gradients are those of each problem's value. Those that are not asked for have 0 elements.
+  // Gradients are those of each problem's value. Those that are not requested have 0 elements.
   library.def("sinkhorn(" WARPALIGN_TRANSPORT_TENSORS
               ", bool needs_grad_x, bool needs_grad_y, bool needs_grad_cost, *, " WARPALIGN_TRANSPORT_SETTINGS
               ") -> (Tensor value, Tensor linear, Tensor f, Tensor g, Tensor shift, Tensor iterations, "
               "Tensor error, Tensor grad_x, Tensor grad_y, Tensor grad_cost, Tensor grad_a, Tensor grad_b, "
               "Tensor grad_epsilon)");
-  // The same without what takes one more pass over the costs. On a GPU, with precision 2, a tolerance of 0
-  // and squared distances of few coordinates, points are rounded to binary16.
+  // The same without the outputs that need one more pass over the costs. On a GPU, with precision 2, a
+  // tolerance of 0 and squared distances of few coordinates, points are rounded to binary16.
   library.def("sinkhorn_potentials(" WARPALIGN_TRANSPORT_TENSORS ", *, " WARPALIGN_TRANSPORT_SETTINGS
               ") -> (Tensor value, Tensor linear, Tensor f, Tensor g)");
   // The derivatives of the results above along tangents; no tensor: 0. f0, g0 and shift0 are the solution.
@@ -35,7 +35,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
               ") -> (Tensor value, Tensor linear, Tensor f, Tensor g, Tensor grad_x, Tensor grad_y, Tensor "
               "grad_cost, Tensor grad_a, Tensor grad_b, Tensor grad_epsilon)");
 
-  // What is read off a plan, whose potentials are f0 and g0.
+  // Results of a plan, whose potentials are f0 and g0.
   library.def("transport_apply(" WARPALIGN_TRANSPORT_TENSORS
               ", Tensor v, bool transposed, *, " WARPALIGN_TRANSPORT_SETTINGS ") -> Tensor result");
   // W is w, or u v^T.
@@ -53,7 +53,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
               ") -> Tensor plan");
 
   // Graphs by compressed rows: row_begins (N + 1) int64, neighbors (edges) int32, lengths (edges). knn_graph
-  // returns room for the most edges that there can be; row_begins[N] says how many there are.
+  // returns arrays for the most edges that there can be; row_begins[N] is their number.
   library.def(
       "knn_graph(Tensor x, int k, bool joins_components) -> (Tensor row_begins, Tensor neighbors, "
       "Tensor "

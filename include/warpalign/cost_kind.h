@@ -6,7 +6,7 @@
 namespace warpalign {
 
 // The cost C[i,j] of aligning step x[i] with step y[j], and its gradient by x[i]. The gradient by y[j] is the
-// negative of that; for the cosine it is the same formula with x and y exchanged. Where a cost is not
+// negative of that; for the cosine it is the same formula with x and y exchanged. If a cost is not
 // differentiable its gradient is 0.
 enum class CostKind : std::int32_t {
   kSquaredEuclidean,  // sum_d (x - y)^2               2 (x - y)

@@ -64,8 +64,8 @@ struct CtcProblem {
   Integers target_lengths;
   // y_u of utterance b is targets[b * target_stride + u], target_stride >= 0, or -1 for a contiguous (B, U).
   // With flat_targets all labels follow each other, those of utterance b after the sum over a < b of U_a, and
-  // target_lengths is needed. A label lies in [0, C) and is not blank, or it is star. Host execution returns
-  // an error for any other label. CUDA execution sets that utterance's loss, gradients and posteriors to NaN,
+  // target_lengths is needed. A label is in [0, C) and not blank, or it is star. Host execution returns an
+  // error for any other label. CUDA execution sets that utterance's loss, gradients and posteriors to NaN,
   // and its alignment to score NaN. Labels from U_b on are never read.
   Integers targets;
   std::int64_t target_stride = -1;
@@ -81,7 +81,7 @@ struct CtcProblem {
 
 // ---------------------------------------------------------------------------------------------------- loss
 
-// Where the first call's results go. Neither may overlap anything else.
+// The outputs of the first call. Neither may overlap anything else.
 //
 // No path (too few frames for the labels, or only paths of weight -inf): loss inf (0 with zero_infinity),
 // gradient 0. A logit of -inf is a class that cannot be emitted: gradients stay finite, and a frame of -inf
@@ -106,9 +106,9 @@ std::size_t ctc_most_saved_bytes(const CtcProblem& problem);
 std::size_t ctc_loss_workspace_bytes(const CtcProblem& problem, const CtcOutputs& outputs,
                                      const Execution& execution);
 
-// Losses, and what ctc_gradient() needs. Host execution: results are there on return. CUDA execution: work is
-// enqueued on execution.stream and nothing is allocated or waited for. On any status but ok nothing has been
-// written.
+// Computes losses, and the data for ctc_gradient(). Host execution: results are complete on return. CUDA
+// execution: work is enqueued on execution.stream and nothing is allocated or waited for. On any status but
+// ok nothing has been written.
 Status ctc_loss(const CtcProblem& problem, const CtcOutputs& outputs, Workspace workspace,
                 const Execution& execution);
 
@@ -118,7 +118,7 @@ struct CtcGradient {
   // (B,) reals: the gradient by each loss, 0 and below included. grad_loss_stride 0: one for all. Null: 1.
   const void* grad_loss = nullptr;
   std::int64_t grad_loss_stride = 1;
-  // (B, T, C) of problem.dtype in strides of its own, no two elements in one place: grad_loss[b] times the
+  // (B, T, C) of problem.dtype with its own strides, without overlapping elements: grad_loss[b] times the
   // gradient by the logits, written once, padding as exactly 0. It may be the logits' memory with the logits'
   // strides: in place. Otherwise nothing may overlap. An utterance whose grad_loss is 0 gets 0, whatever its
   // loss is.
@@ -139,7 +139,7 @@ Status ctc_gradient(const CtcProblem& problem, const CtcGradient& gradient, Work
 // Contiguous. No path: posteriors 0. NaN among the logits, as CtcOutputs has it: NaN at true frames and
 // labels. Padding (t >= T_b or u >= U_b): 0.
 struct CtcPosteriors {
-  void* loss = nullptr;    // (B,) reals, or null: not wanted
+  void* loss = nullptr;    // (B,) reals, or null
   void* labels = nullptr;  // (B, T, U) reals: g[t, 2u+1]. What a frame's labels leave of 1 is blank's
 };
 
@@ -158,9 +158,9 @@ Status ctc_posteriors(const CtcProblem& problem, const CtcPosteriors& posteriors
 // then the one two before. (torchaudio's forced_align does the same but where the state before and the one
 // two before are equal and better than the same state: there it takes the same one, which is no best path.)
 //
-// Where results go, contiguous. Null: not wanted. None may overlap anything else. No path: score -inf; NaN or
-// +inf among the logits, as CtcOutputs has it: score NaN. Then, and in the padding, integers are -1 and
-// scores 0. T_b = U_b = 0: score 0.
+// The outputs, contiguous; each may be null. None may overlap anything else. No path: score -inf; NaN or +inf
+// among the logits, as CtcOutputs has it: score NaN. Then, and in the padding, integers are -1 and scores 0.
+// T_b = U_b = 0: score 0.
 struct CtcAlignment {
   void* score = nullptr;           // (B,) reals: the path's sum of weights
   std::int32_t* labels = nullptr;  // (B, T): z of the path's state: blank, a label, or star

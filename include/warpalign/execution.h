@@ -8,16 +8,16 @@
 namespace warpalign {
 
 // Threads that the caller lends. run(context, tasks, task, state) calls task(state, 0) ... task(state, tasks
-// - 1), possibly at once, and returns when all have ended. A front end lends its own thread pool this way; a
-// program without one can use warpalign/thread_pool.h.
+// - 1), possibly at the same time, and returns when all have ended. A front end lends its own thread pool
+// this way; a program without one can use warpalign/thread_pool.h.
 struct ParallelFor {
   using Task = void (*)(void* state, int index);
   using Run = void (*)(void* context, int tasks, Task task, void* state);
 
   Run run = nullptr;  // null: the calling thread does everything
   void* context = nullptr;
-  // How many tasks can run at once. A call asks for at most this many tasks. A number below 1 counts as 1. A
-  // call must get the number that its workspace's size was computed with.
+  // The number of tasks that can run at the same time. A call asks for at most this many tasks. A number
+  // below 1 is taken as 1. A call must get the number that its workspace's size was computed with.
   int threads = 1;
 };
 
@@ -48,8 +48,8 @@ struct Execution {
   void* stream = nullptr;    // CUDA only: a cudaStream_t; all work is enqueued there and never waited for
   Precision precision = Precision::kHighest;
   // CUDA only: an item's result has the same bits whatever else is in the batch. If false, soft_dtw() sweeps
-  // the pairs of a small batch from both ends at once: that takes less than half the time, and adds in
-  // another order than a large batch does.
+  // the pairs of a small batch from both ends at the same time: that takes less than half the time, and adds
+  // in another order than a large batch does.
   bool batch_invariant = false;
   // CUDA only: who makes lstm()'s products over all steps. Not with batch_invariant: then the library's own
   // kernel does, as a row's sums depend on no other row there.

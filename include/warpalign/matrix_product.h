@@ -7,8 +7,8 @@
 
 namespace warpalign {
 
-// c = a b, or c += a b. Element (i, j) of a matrix lies stride[0] i + stride[1] j elements behind its
-// pointer. Sums are float32 or wider. No extent is 0.
+// c = a b, or c += a b. Element (i, j) of a matrix is stride[0] i + stride[1] j elements after its pointer.
+// Sums are float32 or wider. No extent is 0.
 struct MatrixProductCall {
   DType dtype;  // all three matrices have it
   std::int64_t rows, columns, depth;

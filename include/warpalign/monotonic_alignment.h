@@ -35,8 +35,8 @@ struct MonotonicAlignmentProblem {
   Integers frame_lengths;
 };
 
-// Where results go, contiguous. Null: not wanted. None may overlap anything else. Every element is written.
-// No path (S_b > T_b, or S_b = 0 < T_b, or all sums -inf): durations and path 0, score -inf. NaN or +inf at a
+// The outputs, contiguous; each may be null. None may overlap anything else. Every element is written. No
+// path (S_b > T_b, or S_b = 0 < T_b, or all sums -inf): durations and path 0, score -inf. NaN or +inf at a
 // true position and frame: durations and path 0, score NaN. S_b = T_b = 0: score 0.
 struct MonotonicAlignment {
   void* score = nullptr;              // (B,): float64 for float64 scores, else float32

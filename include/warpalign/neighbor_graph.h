@@ -31,7 +31,7 @@ struct GraphView {
   std::int64_t edges = -1;                   // that neighbors and lengths have room for; read on CUDA alone
 };
 
-// The points whose graph is wanted.
+// The points of a graph, and its options.
 struct KnnProblem {
   DType dtype = DType::kFloat32;  // kFloat32 or kFloat64
   std::int32_t n = 0;             // N, 1 to 2^29
@@ -41,8 +41,8 @@ struct KnnProblem {
   bool joins_components = false;  // whether the graph gets edges until it is connected
 };
 
-// Contiguous; knn_graph_most_edges() says how many edges there are at most. Edges behind the last one are
-// not written.
+// Contiguous; knn_graph_most_edges() is the most edges that there can be. Edges after the last one are not
+// written.
 struct KnnOutputs {
   std::int64_t* row_begins = nullptr;  // (N + 1)
   std::int32_t* neighbors = nullptr;   // in rising order within a row

@@ -50,7 +50,7 @@ struct TransportSide {
   const void* weights =
       nullptr;  // (B, length), contiguous, of the problem's dtype, >= 0; null: 1 / true length
   double strength = std::numeric_limits<double>::infinity();  // rho, 0 to inf, in units of the cost
-  // True lengths, (B,), 1 to the length; null: all the whole length. Points behind count for nothing.
+  // True lengths, (B,), from 1 to the length; null: no padding. Padding is ignored.
   const std::int32_t* lengths = nullptr;
 };
 
@@ -91,12 +91,12 @@ struct SinkhornProblem {
   double tolerance = 1e-5;
 };
 
-// Where results go, contiguous, aligned as inputs are; null: not wanted. No output may overlap another one,
-// the inputs or the workspace. Behind true lengths 0 is written. A problem with a NaN among its costs gets
-// NaN everywhere. A hard side with a weight that every cost forbids gets value inf and potential inf there.
-// Where epsilon is so small that exponents C / epsilon exceed what the dtype can tell apart (epsilon below
-// about 1e-11 of the largest cost in float32, 1e-15 in float64), value and error are inf or NaN, or error is
-// large.
+// The outputs: contiguous, aligned as inputs are; null: not computed. No output may overlap another one, the
+// inputs or the workspace. Behind true lengths 0 is written. A problem with a NaN among its costs gets NaN
+// everywhere. A hard side with a weight that every cost forbids gets value inf and potential inf there. If
+// epsilon is so small that differences of exponents C / epsilon exceed the precision of the dtype (epsilon
+// below about 1e-11 of the largest cost in float32, 1e-15 in float64), value and error are inf or NaN, or
+// error is large.
 struct SinkhornOutputs {
   void* f = nullptr;       // (B, N); with mass, lambda is part of it
   void* g = nullptr;       // (B, M)
@@ -148,16 +148,17 @@ struct SinkhornTangents {
   const void* g = nullptr;          // (B, M)
 };
 
-// The derivative of every wanted output of sinkhorn() along the tangents. problem.f0, g0 and shift0 are the
-// solution's f, g and shift; problem.epsilon_start and updates are not looked at. The potentials' derivatives
-// solve a linear system with the plan's rows and columns (implicit differentiation of the fixed point), by
-// conjugate gradients on one side, at most problem.max_iterations of them. A sum of partial transport is held
-// at its weight where its potential is below -tolerance epsilon. No N x M table exists but that of grad_cost.
+// The derivative of every output of sinkhorn() that is not null, along the tangents. problem.f0, g0 and
+// shift0 are the solution's f, g and shift; problem.epsilon_start and updates are not looked at. The
+// potentials' derivatives solve a linear system with the plan's rows and columns (implicit differentiation of
+// the fixed point), by conjugate gradients on one side, at most problem.max_iterations of them. A sum of
+// partial transport is held at its weight where its potential is below -tolerance epsilon. No N x M table
+// exists but that of grad_cost.
 //
 // outputs.iterations: steps of conjugate gradients; error: the residual that is left, relative to the right
-// side; shift: not written. Where balanced transport leaves a constant between f and g open, the derivatives
-// are those of the pair whose means over points with weight are equal. A force on a point without weight has
-// no effect.
+// side; shift: not written. In balanced transport, where a constant can be moved between f and g, the
+// derivatives are those of the pair whose means over points with weight are equal. A force on a point without
+// weight has no effect.
 Status sinkhorn_jvp(const SinkhornProblem& problem, const SinkhornTangents& tangents,
                     const SinkhornOutputs& outputs, Workspace workspace, const Execution& execution);
 std::size_t sinkhorn_jvp_workspace_bytes(const SinkhornProblem& problem, const SinkhornTangents& tangents,

@@ -78,12 +78,11 @@ struct SoftDtwProblem {
   bool subsequence = false;
 };
 
-// Where results go: contiguous, aligned as inputs are; null: not wanted. No output may overlap another
-// output, the inputs or the workspace. Elements beyond a pair's true lengths are written as exactly 0. A pair
-// with a NaN among its costs gets NaN everywhere. A pair whose every path costs inf gets value inf and
-// gradient 0.
+// The outputs: contiguous, aligned as inputs are; null: not computed. No output may overlap another output,
+// the inputs or the workspace. Elements beyond a pair's true lengths are written as exactly 0. A pair with a
+// NaN among its costs gets NaN everywhere. A pair whose every path costs inf gets value inf and gradient 0.
 struct SoftDtwOutputs {
-  void* value = nullptr;      // (B,), always wanted
+  void* value = nullptr;      // (B,), never null
   void* grad_x = nullptr;     // (B, N, D): d value[b] / d x[b]
   void* grad_y = nullptr;     // (B, M, D): d value[b] / d y[b]
   void* alignment = nullptr;  // (B, N, M): E, the expected alignment = d value[b] / d C[b]
@@ -128,7 +127,7 @@ std::size_t soft_dtw_jvp_workspace_bytes(const SoftDtwProblem& problem, const So
 // is symmetric: the results are also the vector-Jacobian products of the gradients, which a second backward
 // pass needs.
 //
-// Where a cost has no derivative its second derivative is 0 too. gamma and the penalty are constants.
+// If a cost has no derivative, its second derivative is 0 too. gamma and the penalty are constants.
 // Unsupported are subsequence, and gamma = 0, whose second derivatives vanish almost everywhere. grad_gamma
 // must be null. A pair with a NaN among its costs gets NaN everywhere. A pair whose every path costs inf gets
 // 0.

@@ -6,15 +6,14 @@
 
 namespace warpalign {
 
-// The value of a stride that nobody has set. A call whose tensor has data and such a stride is an error.
+// The value of a stride that has not been set. A call whose tensor has data and such a stride is an error.
 inline constexpr std::int64_t kUnsetStride = std::numeric_limits<std::int64_t>::min();
 
-// A tensor of kRank axes in any strided layout. Element (i, j, ...) lies stride[0] i + stride[1] j + ...
-// elements after data. A stride of 0 broadcasts its axis; a negative one runs backwards from data.
-// The operator's problem gives the extents and the element type. Every axis that the operator reads needs a
-// stride, also where its extent is 1.
-// Every element within the extents must be readable, or, in a ragged batch, every one within the true
-// lengths.
+// A tensor of kRank axes in any strided layout. Element (i, j, ...) is stride[0] i + stride[1] j + ...
+// elements after data. A stride of 0 broadcasts its axis; a negative one runs backwards from data. The
+// operator's problem gives the extents and the element type. Every axis that the operator reads needs a
+// stride, also where its extent is 1. Every element within the extents must be readable, or, in a ragged
+// batch, every one within the true lengths.
 template <int kRank>
 struct StridedTensorOf {
   static_assert(kRank >= 1);

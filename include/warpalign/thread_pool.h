@@ -1,5 +1,5 @@
-// ThreadPool: threads for programs that have no pool of their own to lend. The caller owns the pool; the
-// library keeps no threads.
+// ThreadPool: threads for programs without a thread pool. The caller owns the pool; the library keeps no
+// threads.
 #pragma once
 
 #include <memory>

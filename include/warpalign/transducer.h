@@ -50,8 +50,7 @@ inline constexpr std::int32_t kTransducerBigBlanks = 8;    // at most so many bi
 inline constexpr std::int32_t kTransducerDurations = 16;   // at most so many TDT durations
 inline constexpr std::int32_t kTransducerLongestArc = 64;  // no arc consumes more frames
 
-// The lattice of a batch: what does not depend on where scores come from. Pointers live on the execution's
-// device.
+// The lattice of a batch, for any source of scores. Pointers are to memory of the execution's device.
 struct TransducerLattice {
   std::int32_t batch = 0;   // B >= 0
   std::int32_t frames = 0;  // T >= 0: no utterance has more. Packed logits: any upper bound of the true T_b
@@ -79,8 +78,8 @@ struct TransducerLattice {
   std::int32_t durations = 0;
   std::int32_t duration[kTransducerDurations] = {};
   std::int32_t big_blank_column[kTransducerDurations] = {};
-  // TDT: (B,) or null. Where not 0, the utterance's loss is that of RNN-T on the label logits, without big
-  // blanks and with sigma = 0, and the gradient by its duration logits is 0 (omega of the TDT paper).
+  // TDT: (B,) or null. If not 0, the utterance's loss is that of RNN-T on the label logits, without big
+  // blanks and with sigma = 0, and the gradient of its duration logits is 0 (omega of the TDT paper).
   const std::uint8_t* without_durations = nullptr;
 
   // Finite. fastemit and star_penalty: fastemit >= 0, star_penalty > 0.
@@ -91,10 +90,10 @@ struct TransducerLattice {
   double star_penalty = 1.0;
   std::int32_t eos = -1;   // -1: none
   std::int32_t star = -1;  // -1: none. Not eos, nor the column of a blank or big blank; not with TDT
-  // > 0: every entry of the gradient by x (not z) is clipped to [-clamp, clamp] before it is multiplied by
-  // grad_loss. 0: not clipped.
+  // > 0: every entry of the gradient with respect to x (not z) is clipped to [-clamp, clamp] before it is
+  // multiplied by grad_loss. 0: not clipped.
   double clamp = 0.0;
-  bool zero_infinity = false;  // where no path exists, the loss is 0 instead of inf
+  bool zero_infinity = false;  // if no path exists, the loss is 0 instead of inf
 };
 
 // Logits in memory. Data is aligned to the size of its elements.
@@ -103,58 +102,56 @@ struct TransducerProblem {
                                   // they are and summed in float32
   std::int32_t labels = 0;        // V >= 1
   // (B, T, U+1, V) with any strides >= 0 but the last, which is 1. Packed: (N, V) with stride[2] from row
-  // to row; strides 0 and 1 are not looked at. Padding is not read.
+  // to row; strides 0 and 1 are ignored. Padding is not read.
   StridedTensorOf<4> logits;
   StridedTensorOf<4> duration_logits;  // TDT: (B, T, U+1, D), or packed (N, D), as logits
   // Packed: row (t, u) of utterance b is offset_b + t (U_b + 1) + u, offset_b = sum over a < b of
-  // T_a (U_a + 1). Host execution returns an error unless all rows are packed_rows. On CUDA an utterance
-  // whose rows go beyond packed_rows gets NaN.
+  // T_a (U_a + 1). Host execution returns an error unless packed_rows is the number of all rows. On CUDA an
+  // utterance whose rows exceed packed_rows gets NaN.
   bool packed = false;
   std::int64_t packed_rows = 0;  // N
-  bool log_probs = false;        // logits are log-probabilities. Only entries that arcs name are looked at
+  bool log_probs = false;        // logits are log-probabilities. Only entries that have arcs are read
   TransducerLattice lattice;
 };
 
-// Where the first call's results go, aligned as inputs are. Neither may overlap anything else.
+// The outputs of the first call, aligned as inputs are. Neither may overlap anything else.
 //
 // No path (T_b = 0, or all weights -inf): loss inf (0 with zero_infinity) and gradient 0. A NaN or +inf among
 // a true node's logits: loss NaN and all its true nodes' gradients NaN, for that utterance alone.
 struct TransducerOutputs {
   void* loss = nullptr;  // (B,): float64 for float64 logits, else float32
-  // transducer_saved_bytes() bytes, aligned as a workspace is. Its layout is the device's own. Null: no
-  // gradient will be asked for.
+  // transducer_saved_bytes() bytes, aligned as a workspace is. Its layout depends on the device. Null: no
+  // gradient will be computed.
   void* saved = nullptr;
 };
 
-// Bytes of TransducerOutputs::saved. Depends on the problem's sizes and kinds alone, not on its pointers.
+// Bytes of TransducerOutputs::saved. Depends on the problem's sizes and types, not on its pointers.
 std::size_t transducer_saved_bytes(const TransducerProblem& problem, const Execution& execution);
 
-// No device's transducer_saved_bytes() is more than this. For front ends that allocate before they know the
-// device.
+// An upper bound of every device's transducer_saved_bytes(), for front ends that allocate before the device
+// is known.
 std::size_t transducer_most_saved_bytes(const TransducerProblem& problem);
 
-// Bytes of workspace that transducer() needs. Outputs matter by whether saved is null.
+// Bytes of workspace that transducer() needs. Of outputs, only whether saved is null is used.
 std::size_t transducer_workspace_bytes(const TransducerProblem& problem, const TransducerOutputs& outputs,
                                        const Execution& execution);
 
-// Losses, and what transducer_gradient() needs. Host execution: results are there on return. CUDA execution:
-// work is enqueued on execution.stream and nothing is allocated or waited for. On any status but ok nothing
-// has been written.
+// Computes losses, and the data for transducer_gradient(). Host execution: results are complete on return.
+// CUDA execution: work is enqueued on execution.stream; nothing is allocated, and nothing waits. If the
+// status is not ok, nothing has been written.
 Status transducer(const TransducerProblem& problem, const TransducerOutputs& outputs, Workspace workspace,
                   const Execution& execution);
 
-// What the second call takes and where it writes.
+// The arguments and outputs of the second call.
 struct TransducerGradient {
   const void* saved = nullptr;  // as transducer() left it, for the same problem on the same device
-  // (B,), of the loss's dtype: the gradient by each loss, 0 and below included. grad_loss_stride 0: one for
-  // all.
+  // (B,), of the loss's dtype: the upstream gradient of each loss. grad_loss_stride 0: one for all.
   const void* grad_loss = nullptr;
   std::int64_t grad_loss_stride = 1;
-  // grad_loss[b] times the gradient by the logits, of problem.dtype and of their shape, in strides of its own
-  // (packed: row stride last). Every entry is written, padding and packed rows of no utterance
-  // as exactly 0.
-  // It may be the logits' memory with the logits' strides: in place. Otherwise nothing may overlap. Rows
-  // whose S is below 2^-40 (float64: is 0) are written as 0 without their logits being read.
+  // grad_loss[b] times the gradient with respect to the logits, of problem.dtype and of their shape, with its
+  // own strides (packed: row stride last). Every entry is written, padding and packed rows of no utterance as
+  // exactly 0. It may be the logits' memory with the logits' strides: in place. Otherwise nothing may
+  // overlap. Rows whose S is below 2^-40 (float64: is 0) are written as 0 without their logits being read.
   void* logits = nullptr;
   std::int64_t logits_stride[3] = {};
   void* duration_logits = nullptr;  // TDT
@@ -165,8 +162,8 @@ std::size_t transducer_gradient_workspace_bytes(const TransducerProblem& problem
                                                 const TransducerGradient& gradient,
                                                 const Execution& execution);
 
-// As transducer(): nothing is allocated. saved is read only, so that it serves any number of calls; after a
-// gradient in place the logits are gone, and no second call can be made.
+// As transducer(): nothing is allocated. saved is not changed, so that it can be used for any number of
+// calls. A gradient in place overwrites the logits, so that no further call is possible.
 Status transducer_gradient(const TransducerProblem& problem, const TransducerGradient& gradient,
                            Workspace workspace, const Execution& execution);
 

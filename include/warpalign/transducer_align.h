@@ -20,8 +20,8 @@
 
 namespace warpalign {
 
-// Where results go, contiguous, each aligned to its elements. Null: not wanted. None may overlap anything
-// else. Reals are float64 for float64 logits, else float32. `rows` are B T (U+1), or packed the N rows of the
+// The outputs, contiguous, each aligned to its elements; each may be null. None may overlap anything else.
+// Reals are float64 for float64 logits, else float32. `rows` are B T (U+1), or packed the N rows of the
 // logits, in the logits' order.
 //
 // No path (T_b = 0, or all weights -inf): score -inf, integers -1, posteriors 0. A NaN or +inf among a true

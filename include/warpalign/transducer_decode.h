@@ -34,7 +34,7 @@ namespace warpalign {
 
 inline constexpr std::int32_t kTransducerMostBeams = 32;
 
-// The arcs of a model. A row of scores has V columns of labels, and behind them, for TDT, D of durations.
+// The arcs of a model. A row of scores has V columns of labels, followed for TDT by D columns of durations.
 struct TransducerDecoding {
   std::int32_t labels = 0;  // V >= 1
   std::int32_t blank = 0;   // its column in [0, V)
@@ -70,7 +70,7 @@ struct TransducerScores {
   std::int32_t columns = 0;       // >= 1
   // (B,): T_b in [0, T]. Null: all T. Host execution returns an error for others, CUDA execution clamps them.
   const std::int32_t* lengths = nullptr;
-  // (N,): the hypothesis' frame, `frame_stride` numbers apart; below 0: nothing is wanted for it.
+  // (N,): the hypothesis' frame, `frame_stride` numbers apart; negative: no scores are computed for it.
   const std::int32_t* frame = nullptr;
   std::int64_t frame_stride = 1;
   TransducerJoint joint;
@@ -84,11 +84,11 @@ std::size_t transducer_scores_workspace_bytes(const TransducerScores& problem, c
 // status but ok nothing has been written.
 Status transducer_scores(const TransducerScores& problem, Workspace workspace, const Execution& execution);
 
-// Where an utterance's greedy search stands, and what its last step has found.
+// The state of an utterance's greedy search, and the result of its last step.
 struct TransducerWalk {
   std::int32_t frame;           // t
-  std::int32_t symbols;         // labels found in frame t
-  std::int32_t label;           // found by the last step, or -1
+  std::int32_t symbols;         // number of labels in frame t
+  std::int32_t label;           // result of the last step, or -1
   std::int32_t label_frame;     // its frame
   std::int32_t label_duration;  // the frames that its arc consumes; 0 without TDT
 };
@@ -113,7 +113,7 @@ struct TransducerGreedyStep {
   const double* log_prob = nullptr;      // (B,): sum of the weights of the arcs taken so far
   TransducerWalk* next_walk = nullptr;   // (B,), out
   double* next_log_prob = nullptr;       // (B,), out
-  std::int64_t* token = nullptr;         // (B,), out, or null: the label found, or 0
+  std::int64_t* token = nullptr;         // (B,), out, or null: the label, or 0
   bool* found = nullptr;                 // (B,), out, or null: whether a label was found
 };
 
@@ -125,7 +125,7 @@ Status transducer_greedy_step(const TransducerGreedyStep& problem, Workspace wor
 // A hypothesis of beam search. Its labels are the tokens of nodes, from its own back to the first.
 struct TransducerHypothesis {
   std::int32_t frame;
-  std::int32_t symbols;  // labels found in this frame
+  std::int32_t symbols;  // number of labels in this frame
   std::int32_t node;     // -1: no label yet
   std::int32_t length;   // labels
 };
@@ -137,10 +137,10 @@ struct TransducerNode {
   std::int32_t duration;  // frames that the label's arc consumes; 0 without TDT
 };
 
-// One step of beam search. An utterance has up to 2 K hypotheses, each at a frame of its own. The step takes
-// all arcs out of those of its earliest frame, if that is below T_b, and leaves the others. Hypotheses of the
-// same labels at the same frame become one, with the best one's alignment. The step looks at the K
-// best labels of a hypothesis. An arc whose weight is -inf or NaN does not exist.
+// One step of beam search. An utterance has up to 2 K hypotheses, each at its own frame. The step takes all
+// arcs out of those of its earliest frame, if that is below T_b, and leaves the others. Hypotheses of the
+// same labels at the same frame become one, with the best one's alignment. The step looks at the K best
+// labels of a hypothesis. An arc whose weight is -inf or NaN does not exist.
 //
 // Places 0 to K - 1 take the K best at later frames, the best first. Places K to 2 K - 1 take the K best that
 // are still at this frame, the best first, as far as they are better than K later ones. Equal ones keep the

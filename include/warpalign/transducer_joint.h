@@ -1,15 +1,15 @@
 // Transducer losses of a joint network's logits, which are never in memory as a whole.
 //
 // Utterance b has encoder rows e[t,j], 0 <= t < T, predictor rows g[u,j], 0 <= u <= U, 0 <= j < H. All
-// utterances share weights w[k,j] and a bias c[k]. TDT has D columns of durations behind the V columns of
+// utterances share weights w[k,j] and a bias c[k]. TDT has D columns of durations after the V columns of
 // labels.
 //
 //   h[t,u,j] = act(e[t,j] + g[u,j]) m[t,u,j] / (1 - p),   m = 1 without dropout
 //   x[t,u,k] = c[k] + sum_j h[t,u,j] w[k,j],        0 <= k < V
 //   z[t,u,d] = c[V+d] + sum_j h[t,u,j] w[V+d,j],    0 <= d < D
 //
-// Losses and their gradients by x and z are those of warpalign/transducer.h, penalties and clamp included.
-// With G = d loss / d (x, z), V + D columns:
+// Losses and their gradients with respect to x and z are those of warpalign/transducer.h, including penalties
+// and clamp. With G = d loss / d (x, z), V + D columns:
 //
 //   dh[t,u,j] = act'(e[t,j] + g[u,j]) m[t,u,j] / (1 - p) sum_k G[t,u,k] w[k,j]
 //   d loss / d e[t,j] = sum_u dh[t,u,j],   d loss / d g[u,j] = sum_t dh[t,u,j]
@@ -19,7 +19,7 @@
 // Dropout's mask m[t,u,j] of utterance b is 0 where word j % 4 of Philox4x32-10 is below p 2^32: counter
 // (t, b, j / 4, u), the seed as key. So both calls and every device have the same mask.
 //
-// Rows of G whose S is below 2^-40 (float64: is 0) count as 0, and their logits are not computed again.
+// Rows of G whose S is below 2^-40 (float64: is 0) are taken as 0, and their logits are not computed again.
 //
 // Source: Graves, Mohamed and Hinton, "Speech recognition with deep recurrent neural networks", 2013, section
 // 3.2, for the joint network.
@@ -52,32 +52,32 @@ struct TransducerJointProblem {
   Activation activation = Activation::kRelu;
   TransducerLattice lattice;  // T = lattice.frames, U + 1 = lattice.states
   // Dropout of h: the probability p that a number is dropped, 0 <= p < 1. seed: one number on the execution's
-  // device, wanted if p > 0; the same in both calls.
+  // device, needed if p > 0; the same in both calls.
   double dropout = 0;
   const std::uint64_t* seed = nullptr;
   // The most bytes of workspace, at least 0: nodes go through it in chunks. A GPU's list of all nodes, 4
-  // bytes each, is not counted. A limit that nothing fits in counts as the least that works. Gradients by
-  // weight and bias are sums of chunks, so their last bits depend on the limit.
+  // bytes each, is not included. A limit that is too small is raised to the least that works. Gradients with
+  // respect to weight and bias are sums over chunks, so that their rounding depends on the limit.
   std::int64_t workspace_limit = std::int64_t{48} << 20;
 };
 
 // Bytes of TransducerOutputs::saved, as for transducer(); some 12 a node for plain RNN-T.
 std::size_t transducer_joint_saved_bytes(const TransducerJointProblem& problem, const Execution& execution);
 
-// No device's transducer_joint_saved_bytes() is more than this, a multiple of each device's
+// An upper bound of every device's transducer_joint_saved_bytes(), a multiple of each device's
 // workspace_alignment().
 std::size_t transducer_joint_most_saved_bytes(const TransducerJointProblem& problem);
 
 std::size_t transducer_joint_workspace_bytes(const TransducerJointProblem& problem,
                                              const TransducerOutputs& outputs, const Execution& execution);
 
-// Losses, and what transducer_joint_gradient() needs. What transducer() says of its outputs holds. CUDA
+// Computes losses, and the data for transducer_joint_gradient(). Outputs are as those of transducer(). CUDA
 // execution returns unsupported for half types before compute capability 8.0, and for 2^31 nodes or more.
 Status transducer_joint(const TransducerJointProblem& problem, const TransducerOutputs& outputs,
                         Workspace workspace, const Execution& execution);
 
-// What the second call takes and where it writes. Gradients are contiguous, of problem.dtype; null: not
-// wanted. None may overlap anything else.
+// The arguments and outputs of the second call. Gradients are contiguous, of problem.dtype; each may be null.
+// None may overlap anything else.
 struct TransducerJointGradient {
   const void* saved = nullptr;  // as transducer_joint() left it, for the same problem on the same device
   // (B,), of the loss's dtype: the gradient by each loss. grad_loss_stride 0: one for all.
@@ -93,11 +93,11 @@ std::size_t transducer_joint_gradient_workspace_bytes(const TransducerJointProbl
                                                       const TransducerJointGradient& gradient,
                                                       const Execution& execution);
 
-// Gradients of sum_b grad_loss[b] loss[b]. An utterance whose loss is NaN makes its own gradients by encoder
-// and predictor NaN, and those by weight and bias.
+// Gradients of sum_b grad_loss[b] loss[b]. An utterance whose loss is NaN makes its own gradients with
+// respect to encoder and predictor NaN, and those with respect to weight and bias.
 //
-// Bits do not depend on the number of threads; a call has the same every time. Those of losses and of
-// gradients by encoder and predictor do not depend on the batch.
+// Results are deterministic, and bitwise identical for any number of threads. Losses and gradients with
+// respect to encoder and predictor do not depend on the rest of the batch.
 Status transducer_joint_gradient(const TransducerJointProblem& problem,
                                  const TransducerJointGradient& gradient, Workspace workspace,
                                  const Execution& execution);

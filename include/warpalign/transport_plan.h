@@ -39,7 +39,7 @@ struct PlanGradient {
   StridedTensor w;           // (B, N, M)
   StridedTensor u;           // (B, N, K)
   StridedTensor v;           // (B, M, K)
-  // Contiguous; null: not wanted.
+  // Contiguous; each may be null.
   void* row_sums = nullptr;      // (B, N): sum over j of W P. d s / d f = row_sums / epsilon
   void* column_sums = nullptr;   // (B, M): sum over i of W P
   void* grad_x = nullptr;        // (B, N, D)
@@ -56,7 +56,7 @@ std::size_t plan_gradient_workspace_bytes(const SinkhornProblem& problem, const 
                                           const Execution& execution);
 
 // The largest entries of every row, transposed of every column, in falling order; equal ones by index.
-// Entries behind the true length come last, with value 0.
+// Entries after the true length come last, with value 0.
 struct PlanTop {
   bool transposed = false;
   std::int32_t count = 0;           // k, 1 to M, transposed to N
