@@ -91,9 +91,9 @@ class TangentPairs : public Points<Real_> {
   using Base::rows_;
   using Base::shared;
   using Base::team_;
-  using typename Base::Group;
   using typename Base::Quad;
   using typename Base::Shared;
+  using typename Base::TilePoints;
 
   struct alignas(16) MovedShared : Shared {
     Real own_moved[kPiece][kRow];
@@ -113,12 +113,12 @@ class TangentPairs : public Points<Real_> {
   }
 
   // Loads the tangents of a tile's potentials, weights and lengths.
-  __device__ __forceinline__ void load_moved(const Group& group, int place, double lambda,
+  __device__ __forceinline__ void load_moved(const TilePoints& points, int place, double lambda,
                                              double epsilon) const {
     MovedShared& s = moved_shared();
-    const Side<Real>& side = group.side;
+    const Side<Real>& side = points.side;
     for (int k = static_cast<int>(threadIdx.x); k < kTile; k += static_cast<int>(blockDim.x)) {
-      const int i = group.point(k);
+      const int i = points.point(k);
       const bool exists = i >= 0;
       const double potential = exists ? array(side, TangentArray::kPotential)[i] + lambda : 0.0;
       s.potential_moved[place][k] = static_cast<Real>(potential / epsilon);
@@ -129,7 +129,7 @@ class TangentPairs : public Points<Real_> {
   }
 
   // Computes the thread's costs and their derivatives, not scaled. Called by all threads of the block.
-  __device__ __attribute__((noinline)) void tangents_of_tile(const Group& own, const Group& other,
+  __device__ __attribute__((noinline)) void tangents_of_tile(const TilePoints& own, const TilePoints& other,
                                                              Real (&costs)[4][4], Real (&moved)[4][4]) const {
     costs_of_tile(own, other, costs);
 #pragma unroll

@@ -44,10 +44,10 @@ class TangentTiles : public TangentPairs<Real_> {
     const Side<Real>& own = of_rows ? rows_ : columns_;
     const Side<Real>& other = of_rows ? columns_ : rows_;
     const Real k = static_cast<Real>(pass.k);
-    for_tasks(pass, of_rows, [&](const Group& own_points, int split, int first_tile, int last_tile) {
+    for_tasks(pass, of_rows, [&](const TilePoints& own_points, int split, int first_tile, int last_tile) {
       double totals[4] = {};
       for (int tile = first_tile; tile < last_tile; ++tile) {
-        const Group other_points{other, tile * kTile};
+        const TilePoints other_points{other, tile * kTile};
         __syncthreads();
         load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
                      pass.rounder);
@@ -81,11 +81,11 @@ class TangentTiles : public TangentPairs<Real_> {
                                                          TangentTotals& totals) const {
     const Side<Real>& own = of_rows ? rows_ : columns_;
     const Side<Real>& other = of_rows ? columns_ : rows_;
-    for_tasks(pass, of_rows, [&](const Group& own_points, int split, int first_tile, int last_tile) {
+    for_tasks(pass, of_rows, [&](const TilePoints& own_points, int split, int first_tile, int last_tile) {
       load_moved(own_points, 0, numbers.lambda, pass.epsilon);
       double ratio[4] = {}, ratio_moved[4] = {};
       for (int tile = first_tile; tile < last_tile; ++tile) {
-        const Group other_points{other, tile * kTile};
+        const TilePoints other_points{other, tile * kTile};
         __syncthreads();
         load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
                      pass.rounder);
@@ -139,7 +139,7 @@ class TangentTiles : public TangentPairs<Real_> {
     const int pieces = cuda::div_up(p_.dim, kTile);
     for (int task = team_.rank; task < cuda::div_up(own.p.length, kTile) * pieces; task += team_.blocks) {
       const int begin = task / pieces * kTile, first = task % pieces * kTile;
-      const Group own_points{own, begin};
+      const TilePoints own_points{own, begin};
       __syncthreads();
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
                    pass.rounder);
@@ -160,7 +160,7 @@ class TangentTiles : public TangentPairs<Real_> {
         }
       }
       for (int other_begin = 0; other_begin < other.count && begin < own.count; other_begin += kTile) {
-        const Group other_points{other, other_begin};
+        const TilePoints other_points{other, other_begin};
         __syncthreads();
         load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
                      pass.rounder);
@@ -261,10 +261,10 @@ class TangentTiles : public TangentPairs<Real_> {
   using Base::shared;
   using Base::tangents_of_tile;
   using Base::team_;
-  using typename Base::Group;
   using typename Base::MovedShared;
   using typename Base::Pair;
   using typename Base::Quad;
+  using typename Base::TilePoints;
 
   [[nodiscard]] __device__ __forceinline__ double* partials(const Side<Real>& side, int which,
                                                             int split) const {
@@ -273,7 +273,7 @@ class TangentTiles : public TangentPairs<Real_> {
   }
   // Joins the sums of the 16 threads of a row, and writes them.
   __device__ __forceinline__ void write_partials(const Side<Real>& side, int which, int split,
-                                                 const Group& own, const double (&totals)[4]) const {
+                                                 const TilePoints& own, const double (&totals)[4]) const {
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
       const double total = cuda::reduce_sum<16>(totals[r]);
@@ -292,7 +292,7 @@ class TangentTiles : public TangentPairs<Real_> {
     const int tiles = cuda::div_up(own.count, kTile), other_tiles = cuda::div_up(other.count, kTile);
     for (int task = team_.rank; task < tiles * splits; task += team_.blocks) {
       const int split = task % splits;
-      const Group own_points{own, task / splits * kTile};
+      const TilePoints own_points{own, task / splits * kTile};
       __syncthreads();
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
                    pass.rounder);

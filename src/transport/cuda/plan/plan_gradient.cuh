@@ -50,19 +50,20 @@ class PlanGradient : public Points<Real_> {
   using Base::rows_;
   using Base::shared;
   using Base::team_;
-  using typename Base::Group;
   using typename Base::Shared;
+  using typename Base::TilePoints;
 
   struct Weights {
     static constexpr bool kIsOne = false;
     const PlanGradient& of;
-    __device__ __forceinline__ void operator()(const Group& own, const Group& other, Real (&w)[4][4]) const {
+    __device__ __forceinline__ void operator()(const TilePoints& own, const TilePoints& other,
+                                               Real (&w)[4][4]) const {
       of.weights_of_tile(own, other, w);
     }
   };
 
   // Computes a tile of W. Called by all threads of the block.
-  __device__ __attribute__((noinline)) void weights_of_tile(const Group& own, const Group& other,
+  __device__ __attribute__((noinline)) void weights_of_tile(const TilePoints& own, const TilePoints& other,
                                                             Real (&w)[4][4]) const {
     const PlanGradientParams<Real>& g = p_.gradient;
     if (g.dense) return load_pairs(g.dense, g.dense_stride, 0, own, other, w);
@@ -92,13 +93,13 @@ class PlanGradient : public Points<Real_> {
     const Real k = static_cast<Real>(pass.k);
     for (int task = team_.rank; task < tiles * splits; task += team_.blocks) {
       const int split = task % splits;
-      const Group own_points{own, task / splits * kTile};
+      const TilePoints own_points{own, task / splits * kTile};
       __syncthreads();
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, 0, pass.rounder);
       double totals[4] = {};
       const int last = other_tiles * (split + 1) / splits;
       for (int tile = other_tiles * split / splits; tile < last; ++tile) {
-        const Group other_points{other, tile * kTile};
+        const TilePoints other_points{other, tile * kTile};
         __syncthreads();
         load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, 0, pass.rounder);
         Real costs[4][4], w[4][4];

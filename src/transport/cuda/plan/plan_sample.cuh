@@ -55,7 +55,7 @@ class PlanSample : public Points<Real_> {
   using Base::rows_;
   using Base::shared;
   using Base::team_;
-  using typename Base::Group;
+  using typename Base::TilePoints;
 
   // First the rows' sums without their own weights, later running sums with the weights.
   [[nodiscard]] __device__ __forceinline__ double* row_sums() const { return rows_.shift(); }
@@ -108,7 +108,7 @@ class PlanSample : public Points<Real_> {
   __device__ __attribute__((noinline)) void find_columns(const Pass& pass, std::int32_t* pairs) const {
     const Real k = static_cast<Real>(pass.k);
     for (int task = team_.rank; task < cuda::div_up(p_.pair_count, kTile); task += team_.blocks) {
-      const Group own{rows_, task * kTile, pairs, p_.pair_count};
+      const TilePoints own{rows_, task * kTile, pairs, p_.pair_count};
       __syncthreads();
       load_numbers(own, 0, pass.rows_at, 0, pass.rounder);
       // The same in the 16 threads of a row, except `found` and `last`.
@@ -124,7 +124,7 @@ class PlanSample : public Points<Real_> {
         last[r] = 0;
       }
       for (int begin = 0; begin < columns_.count; begin += kTile) {
-        const Group other{columns_, begin};
+        const TilePoints other{columns_, begin};
         __syncthreads();
         load_numbers(other, 1, pass.columns_at, 0, pass.rounder);
         Real costs[4][4];

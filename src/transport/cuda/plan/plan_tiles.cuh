@@ -22,13 +22,13 @@ class PlanTiles : public Points<Real_> {
     Real* const result = p_.result + own.row_of_batch() * p_.factor.columns;
     for (int task = team_.rank; task < cuda::div_up(own.p.length, kTile) * pieces; task += team_.blocks) {
       const int begin = task / pieces * kTile, first = task % pieces * kTile;
-      const Group own_points{own, begin};
+      const TilePoints own_points{own, begin};
       __syncthreads();
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, 0, pass.rounder);
       Real total[4][4] = {};
       for (int other_begin = 0; other_begin < other.count && begin < own.count; other_begin += kTile) {
         __syncthreads();
-        const Group other_points{other, other_begin};
+        const TilePoints other_points{other, other_begin};
         load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, 0, pass.rounder);
         this->template load_columns<kTile, false>(s.features, p_.factor, other_points, first);
         Real costs[4][4];
@@ -83,7 +83,7 @@ class PlanTiles : public Points<Real_> {
     for (int task = team_.rank; task < cuda::div_up(own.p.length, kTile); task += team_.blocks) {
       const int begin = task * kTile;
       fill_top(own, begin, entries, first_entry);
-      const Group own_points{own, begin};
+      const TilePoints own_points{own, begin};
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, 0, pass.rounder);
       Entry last[4];  // the last entry of a row so far; those after it are searched
       for (int done = 0; done < entries && begin < own.count; done += 4) {
@@ -96,7 +96,7 @@ class PlanTiles : public Points<Real_> {
         }
         for (int other_begin = 0; other_begin < other.count; other_begin += kTile) {
           __syncthreads();
-          const Group other_points{other, other_begin};
+          const TilePoints other_points{other, other_begin};
           load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, 0, pass.rounder);
           Real costs[4][4];
           costs_of_tile(own_points, other_points, costs);
@@ -156,9 +156,9 @@ class PlanTiles : public Points<Real_> {
   using Base::rows_;
   using Base::shared;
   using Base::team_;
-  using typename Base::Group;
   using typename Base::Quad;
   using typename Base::Shared;
+  using typename Base::TilePoints;
 
   // An entry of a row of the plan, without the row's own weight.
   struct Entry {

@@ -62,9 +62,9 @@ class Points : public Tiles<Real_> {
   using Base::rows_;
   using Base::shared;
   using Base::team_;
-  using typename Base::Group;
   using typename Base::Quad;
   using typename Base::Shared;
+  using typename Base::TilePoints;
 
   // The part of the factor of P in a gradient that is the same for all features of a pair.
   [[nodiscard]] __device__ __forceinline__ Real shared_factor(Real mass, Real cost, int c) const {
@@ -106,7 +106,7 @@ class Points : public Tiles<Real_> {
     Real* const gradient = to + own.row_of_batch() * p_.dim;
     for (int task = team_.rank; task < cuda::div_up(own.p.length, kTile) * pieces; task += team_.blocks) {
       const int begin = task / pieces * kTile, first = task % pieces * kTile;
-      const Group own_points{own, begin};
+      const TilePoints own_points{own, begin};
       __syncthreads();
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
                    pass.rounder);
@@ -123,7 +123,7 @@ class Points : public Tiles<Real_> {
       }
       for (int other_begin = 0; other_begin < other.count && begin < own.count; other_begin += kTile) {
         __syncthreads();
-        const Group other_points{other, other_begin};
+        const TilePoints other_points{other, other_begin};
         load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
                      pass.rounder);
         this->template load_columns<kTile, false>(s.features, other.p.points, other_points, first);
@@ -207,7 +207,7 @@ class Points : public Tiles<Real_> {
     const int begin = own_tile * kTile;
     const Real k = static_cast<Real>(pass.k);
     __syncthreads();
-    const Group own_points{own, begin};
+    const TilePoints own_points{own, begin};
     load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
                  pass.rounder);
     double totals[4];
@@ -215,7 +215,7 @@ class Points : public Tiles<Real_> {
     for (int r = 0; r < 4; ++r) totals[r] = kLargest ? -CUDART_INF : 0.0;
     for (int tile = first; tile < last; ++tile) {
       __syncthreads();
-      const Group other_points{other, tile * kTile};
+      const TilePoints other_points{other, tile * kTile};
       load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
                    pass.rounder);
       Real costs[4][4];

@@ -55,7 +55,7 @@ class Tiles {
   }
 
   // The points of a tile: contiguous from `begin` on, or given by a list of pairs.
-  struct Group {
+  struct TilePoints {
     const Side<Real>& side;
     int begin;
     const std::int32_t* named = nullptr;  // (count, 2): the first element of each pair is the point
@@ -83,12 +83,12 @@ class Tiles {
   static __device__ __forceinline__ int first_other() { return static_cast<int>(threadIdx.x) % 16 * 4; }
 
   // Loads potentials, weights and lengths of a tile's points. place: 0 for own, 1 for other points.
-  __device__ __forceinline__ void load_numbers(const Group& group, int place, const double* at, double lambda,
-                                               double rounder) const {
+  __device__ __forceinline__ void load_numbers(const TilePoints& points, int place, const double* at,
+                                               double lambda, double rounder) const {
     Shared& s = shared();
-    const Side<Real>& side = group.side;
+    const Side<Real>& side = points.side;
     for (int k = static_cast<int>(threadIdx.x); k < kTile; k += kThreads) {
-      const int i = group.point(k);
+      const int i = points.point(k);
       const bool exists = i >= 0;
       Potential<Real> w{static_cast<Real>(-CUDART_INF), 0};  // without a point the exponentials are 0
       if (exists) w = Potential<Real>::split((at ? at[i] : 0.0) + lambda, rounder);
@@ -103,20 +103,20 @@ class Tiles {
   // Loads columns first ... first + width - 1 of a tile's points to to[k][d] or, transposed, to[d][k]; 0 for
   // missing points and columns.
   template <int kWidth, bool kTransposed>
-  __device__ __forceinline__ void load_columns(Real (*to)[kRow], const Table<Real>& table, const Group& group,
-                                               int first) const {
+  __device__ __forceinline__ void load_columns(Real (*to)[kRow], const Table<Real>& table,
+                                               const TilePoints& points, int first) const {
     constexpr int kApart = kThreads / kWidth;  // distance between a thread's points
     constexpr int kEach = kTile / kApart;
     const int d = static_cast<int>(threadIdx.x) % kWidth,
               first_point = static_cast<int>(threadIdx.x) / kWidth;
     const bool exists = table.data && first + d < table.columns;
     const std::int64_t stride = table.stride[1];
-    const std::int64_t offset = group.side.b * table.stride[0] + (first + d) * table.stride[2];
+    const std::int64_t offset = points.side.b * table.stride[0] + (first + d) * table.stride[2];
     const Real* const from = exists ? table.data + offset : nullptr;
     Real v[kEach];  // all loads start before the first store
 #pragma unroll
     for (int n = 0; n < kEach; ++n) {
-      const int i = exists ? group.point(first_point + n * kApart) : -1;
+      const int i = exists ? points.point(first_point + n * kApart) : -1;
       v[n] = i >= 0 ? from[i * stride] : Real(0);
     }
 #pragma unroll
@@ -148,7 +148,7 @@ class Tiles {
   // Entries of a table of pairs (B, N, M); `none` for missing pairs.
   template <class Entry>
   __device__ __forceinline__ void load_pairs(const Entry* table, const std::int64_t* strides, Real none,
-                                             const Group& own, const Group& other,
+                                             const TilePoints& own, const TilePoints& other,
                                              Real (&entries)[4][4]) const {
     const bool of_rows = &own.side == &rows_;
     const std::int64_t own_stride = strides[of_rows ? 1 : 2], stride = strides[of_rows ? 2 : 1];
@@ -165,7 +165,7 @@ class Tiles {
     }
   }
   // Loads the thread's given costs.
-  __device__ __forceinline__ void load_costs(const Group& own, const Group& other,
+  __device__ __forceinline__ void load_costs(const TilePoints& own, const TilePoints& other,
                                              Real (&costs)[4][4]) const {
     const auto none = static_cast<Real>(CUDART_INF);
     if constexpr (sizeof(Real) == 4) {
@@ -175,7 +175,7 @@ class Tiles {
     load_pairs(static_cast<const Real*>(p_.cost), p_.cost_stride, none, own, other, costs);
   }
   // Computes or loads the thread's costs, not scaled. Called by all threads of the block.
-  __device__ __attribute__((noinline)) void costs_of_tile(const Group& own, const Group& other,
+  __device__ __attribute__((noinline)) void costs_of_tile(const TilePoints& own, const TilePoints& other,
                                                           Real (&costs)[4][4]) const {
     if (p_.cost) {
       __syncthreads();  // as in the other branch
