@@ -1,4 +1,4 @@
-// From an operator's tensors to one call of the core: memory from torch's allocator, the device, the outcome.
+// One call of the core for an operator's tensors: memory from torch's allocator, the device, and errors.
 #pragma once
 
 #include <torch/csrc/stable/ops.h>
@@ -36,7 +36,7 @@ inline Tensor empty_strided(const Tensor& like, const int64_t* shape, const int6
   return Tensor(made);
 }
 
-// The same, contiguous, and of like's dtype unless another is named. An output that is not wanted has the
+// The same, contiguous, and of like's dtype unless another is named. An output that is not requested has the
 // shape (0,).
 inline Tensor empty(const Tensor& like, const int64_t* shape, std::size_t axes,
                     std::optional<ScalarType> dtype) {
@@ -63,24 +63,24 @@ inline Tensor workspace_of(std::size_t bytes, const Tensor& like) {
   return allocate(like, {static_cast<int64_t>(bytes)}, true, ScalarType::Byte);
 }
 
-// The nearest int32: as a radius it means the same, as an enumerator the core refuses it.
+// The nearest int32. As a radius it has the same effect; as an enumerator the core rejects it.
 inline std::int32_t narrowed(int64_t v) {
   using Limits = std::numeric_limits<std::int32_t>;
   return static_cast<std::int32_t>(std::clamp<int64_t>(v, Limits::min(), Limits::max()));
 }
 
-// An enumerator by its number in a schema. The core checks its range.
+// The enumerator with this number in a schema. The core checks its range.
 template <class Enum>
 Enum enumerator(int64_t number) {
   return static_cast<Enum>(narrowed(number));  // NOLINT(clang-analyzer-optin.core.EnumCastOutOfRange)
 }
 
-// Throws what a status other than ok says: with an argument to blame, in the form of checks.h.
+// Throws unless the status is ok. An error of an argument has the form of checks.h.
 inline void check_status(const Status& status) {
   if (!status.ok()) throw std::runtime_error("warpalign: " + to_string(status));
 }
 
-// A status that names an argument as the operator does, where the core calls it otherwise.
+// The status with the operator's name of an argument, if the core has another name for it.
 inline Status named(Status status, std::string_view of_core, const char* of_operator) {
   if (std::string_view(status.argument) == of_core) status.argument = of_operator;
   return status;

@@ -1,5 +1,5 @@
-// What the transducer's paths share: the entry points behind the public header, one set per device. api.cpp
-// has checked the arguments; a path checks only what it alone can know.
+// The entry points of the transducer's paths, one set per device. api.cpp has checked the arguments; a path
+// checks only what depends on the device.
 #pragma once
 
 #include "warpalign/kernel_launches.h"

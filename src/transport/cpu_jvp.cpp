@@ -1,5 +1,5 @@
-// The CPU path of sinkhorn_jvp(): how inputs and forces move the plan, what that does to the potentials, and
-// how all outputs move then.
+// The CPU path of sinkhorn_jvp(). In order: the derivative of the plan's sums at fixed potentials, the
+// derivative of the potentials (a linear system), and the derivatives of all outputs.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -82,14 +82,15 @@ class Jvp {
     of.moves = arena.take<bool>(length);
   }
 
-  // Symmetric updates of partial transport halve the way to 0 and never arrive there.
+  // Sets potentials that are 0 within tolerance to 0: symmetric updates of partial transport halve the
+  // distance to 0 and never reach it.
   void settle(const Side& side) const {
     for (int i = 0; i < side.count && p_.mass > 0; ++i) {
       if (std::abs(side.w[i]) <= p_.tolerance * kLog2E<double>) side.w[i] = 0;
     }
   }
 
-  // Balanced: a constant between f and g is open.
+  // Whether a constant can be moved between f and g: in balanced transport.
   [[nodiscard]] bool is_open() const {
     return p_.mass == 0 && std::isinf(p_.a.strength) && std::isinf(p_.b.strength);
   }
@@ -120,7 +121,7 @@ class Jvp {
     if (side.points) pack(side, of, points);
   }
 
-  // Tangents of points side by side; of the cosine those of x / |x| and of |x|.
+  // Transposes the tangents of points; for the cosine, computes those of x / |x| and of |x|.
   void pack(SideTangent<Real>& side, const Side& of, const StridedTensor& from) const {
     const std::ptrdiff_t stride = padded(of.count);
     std::fill_n(side.points, stride * p_.dim, Real(0));
@@ -144,7 +145,7 @@ class Jvp {
     }
   }
 
-  // Rows, then columns. The sums are those of the rows' pass.
+  // A pass over the rows, then one over the columns. Returns the sums of the first.
   TangentTotals pass(const typename CpuTangents<Real>::Wanted& of_rows, Real* grad_y) {
     const TangentTotals totals = tangents_.run(of_rows);
     tangents_.exchange_sides();
@@ -159,7 +160,8 @@ class Jvp {
   }
 
   void set_system(const TangentTotals& still) {
-    // The forces' difference is taken from both sides evenly: the constant that is open does not answer them.
+    // The difference of the forces' sums is removed from both sides evenly, because the open constant makes
+    // the system singular.
     double row_force = 0, column_force = 0, forces = 0;
     for (int i = 0; i < s_.rows.count; ++i) forces += number(along_.f, p_.n, i);
     system_.partial = p_.mass > 0;
@@ -194,7 +196,7 @@ class Jvp {
     }
   }
 
-  // The dual's derivative at fixed potentials.
+  // The derivative of the dual at fixed potentials.
   [[nodiscard]] double value_tangent(const TangentTotals& still) const {
     const double bits = s_.epsilon / kLog2E<double>;
     double reference[2] = {}, reference_moved[2] = {}, value = 0;
@@ -215,7 +217,7 @@ class Jvp {
     return value - s_.epsilon * still.mass_moved;
   }
 
-  // The potentials whose means over points with weight are equal.
+  // Moves the open constant so that the means of both potentials over points with weight are equal.
   void centre() {
     const auto mean = [](const Side& side, const double* potential) {
       double sum = 0;
@@ -257,7 +259,7 @@ class Jvp {
     }
   }
 
-  // other: the sum of the other side's reference weights.
+  // other: sum of the other side's reference weights.
   void write_side(const Side& side, const SideTangent<Real>& tangent, std::int64_t length, void* potential,
                   void* gradient, double lambda, double other, double other_moved) const {
     Real* const to = row_of<Real>(potential, length, b_);

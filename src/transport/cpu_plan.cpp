@@ -81,7 +81,7 @@ class Gradient {
   }
 
  private:
-  // What one side's pass writes; null: not wanted.
+  // The outputs of one side's pass. Each may be null.
   struct Results {
     Real* sums;
     Real* grad_weights;
@@ -106,7 +106,7 @@ class Gradient {
     if (g_.columns > 0) {
       plan_.pack(transposed ? g_.u : g_.v, b_, s.columns.count, g_.columns, factors_);
     }
-    std::fill_n(s.rows.spare, s.rows.count, 0.0);  // a row's part of the sum with t
+    std::fill_n(s.rows.spare, s.rows.count, 0.0);  // a row's part of sum P t
     plan_.for_rows([&](int i, int worker, const LogitRow<Real>& row, double) {
       Real* const e = s.scratch[worker].e;
       const Real* const w = weights_of(i, worker, transposed, own_factors);
@@ -193,7 +193,7 @@ class Top {
       std::int32_t* const order = order_ + static_cast<std::ptrdiff_t>(worker) * length_;
       std::iota(order, order + row.m, 0);
       const int entries = std::min(count, row.m);
-      // NaN counts as the largest: the order must be one.
+      // NaN is the largest, so that the order is total.
       const auto key = [e](std::int32_t j) {
         return std::isnan(e[j]) ? std::numeric_limits<Real>::infinity() : e[j];
       };

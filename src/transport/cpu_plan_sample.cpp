@@ -22,7 +22,7 @@ double uniform(std::uint32_t low, std::uint32_t high) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-// The place of u in running sums: its entry has a share above 0.
+// The entry of u in running sums. Its share is above 0.
 int place_of(const double* sums, int count, double u) {
   const double* place = std::upper_bound(sums, sums + count, u * sums[count - 1]);
   if (place == sums + count) place = std::lower_bound(sums, sums + count, sums[count - 1]);
@@ -53,7 +53,7 @@ class Sample {
       return;
     }
 
-    // Samples by their rows, in order: each row is made once.
+    // Sorts the samples by row, so that each row is computed once.
     std::fill_n(begins_, n + 1, 0);
     for (int k = 0; k < count; ++k) {
       const PhiloxWords words = words_of(k, b);
@@ -62,7 +62,7 @@ class Sample {
     }
     for (int i = 0; i < n; ++i) begins_[i + 1] += begins_[i];
     for (int k = count - 1; k >= 0; --k) order_[--begins_[pairs[2 * k] + 1]] = k;
-    // begins_[i + 1] has become where row i begins, and begins_[i + 2] where it ends.
+    // begins_[i + 1] is now the begin of row i, and begins_[i + 2] its end.
     plan_.for_rows([&](int i, int worker, const LogitRow<Real>& row, double) {
       const int begin = begins_[i + 1], end = i + 1 < n ? begins_[i + 2] : count;
       if (begin == end) return;

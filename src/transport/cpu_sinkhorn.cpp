@@ -100,13 +100,13 @@ class Solve {
     if (s_.is_nan()) write_nan();
   }
 
-  // Whether potentials, the value and <C, P> are all that is wanted.
+  // Whether no outputs but potentials, the value and <C, P> are requested.
   [[nodiscard]] bool wants_no_more() const {
     return !out_.grad_x && !out_.grad_y && !out_.grad_cost && !out_.grad_a && !out_.grad_b &&
            !out_.grad_epsilon && !out_.error;
   }
 
-  // One NaN among the costs has not come to every output of a solve that it ended early.
+  // Sets all outputs to NaN: a NaN among the costs ends a solve early, before it reaches every output.
   void write_nan() const {
     const int n = s_.rows.count, m = s_.columns.count, dim = p_.dim;
     const auto fill = [](Real* to, int rows, int columns, std::int64_t stride) {

@@ -1,9 +1,9 @@
-// Host side of the losses' CUDA path: what is launched.
+// Host side of the losses. Launches:
 //
 //   transducer()            places, if rows are packed or labels flat; rows; lattice
 //   transducer_gradient()   row gradient
 //
-// A float32 call computes in float32 what is per row and per arc, in float64 what is per utterance.
+// A float32 call computes values per row and per arc in float32, and values per utterance in float64.
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -49,7 +49,8 @@ Status gradient(const TransducerProblem& p, const TransducerGradient& g, const E
   GradientParams<Storage> params{};
   params.batch = plan.batch();
   params.batch.places = saved.places;
-  // A tile for each warp: rows of 0 are quicker than others, and the device shares blocks out as they end.
+  // One tile for each warp, and as many blocks as that takes: rows of zeros are faster than others, and the
+  // device balances blocks.
   constexpr int kAnyNumber = std::numeric_limits<int>::max();
   const int blocks = set_rows<Storage>(params, plan, kGradientThreads, kAnyNumber);
   params.logits = static_cast<const Storage*>(p.logits.data);

@@ -20,7 +20,7 @@ Status launch_row_gradient(const GradientParams<Storage>& params, int blocks, cu
 
 // One kernel of the lattice pass.
 struct LatticeKernel {
-  int most_arcs;  // 0: a blank of one frame and a label of none, nothing else
+  int most_arcs;  // 0: plain RNN-T only
   int (*shared_bytes)(int strips, const SweepShape& shape);
   Status (*launch)(const void* params, int blocks, int shared_bytes, cudaStream_t stream);
 };

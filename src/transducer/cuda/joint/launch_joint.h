@@ -17,7 +17,7 @@ constexpr std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n +
 enum class JointWay { kBlocks, kTf32, kWarpgroups };
 inline constexpr const char* kJointWays[] = {"blocks", "tf32", "warpgroups"};
 
-// Logits that are not in memory: what sizes and settings follow from.
+// The problem of the logits, which are not in memory, for sizes and settings.
 inline TransducerProblem joint_logits_of(const TransducerJointProblem& p) {
   TransducerProblem logits;
   logits.dtype = p.dtype;
@@ -26,12 +26,12 @@ inline TransducerProblem joint_logits_of(const TransducerJointProblem& p) {
   return logits;
 }
 
-// The second call's list of live nodes: it does not count for TransducerJointProblem::workspace_limit.
+// The second call's list of live nodes. TransducerJointProblem::workspace_limit does not include it.
 struct LiveList {
-  std::int32_t* count = nullptr;   // how many nodes are live
-  std::int32_t* counts = nullptr;  // how many are live in each block of kLiveRows nodes
+  std::int32_t* count = nullptr;   // number of live nodes
+  std::int32_t* counts = nullptr;  // number of live nodes in each block of kLiveRows nodes
   std::int32_t* list = nullptr;
-  LiveWord* places = nullptr;  // by 32 rows
+  LiveWord* places = nullptr;  // one for each 32 rows
 
   LiveList() = default;
   LiveList(Arena& arena, std::int64_t rows) {
@@ -45,7 +45,7 @@ struct LiveList {
 template <class Real>
 Status launch_list_live(const LiveRows<Real>& live, const LiveList& to, cudaStream_t stream);
 
-// The sum of parts, rounded to the caller's type: joint_round_kernel.
+// Launches joint_round_kernel: the sum of parts, rounded to the caller's type.
 template <class Storage>
 Status launch_joint_round(const cuda::Sum<Storage>* from, int parts, std::int64_t part_stride,
                           std::int64_t stride, std::int64_t rows, int columns, void* to, void* last,
@@ -55,8 +55,8 @@ template <class Storage>
 struct ProductShape;
 struct Tf32Shape;
 
-// By blocks that make a tile each: every device, every type. Half types and float32 as TF32 (Tf32Shape):
-// sm_80 and later.
+// The joint by blocks, each of which owns a tile: every device, every type. Half types and float32 as TF32
+// (Tf32Shape): sm_80 and later.
 template <class Shape>
 struct JointBlocks {
   static std::size_t workspace_bytes(const TransducerJointProblem& p, const TransducerOutputs& out,

@@ -1,5 +1,5 @@
-// Host side of alignments on CUDA: places, if rows are packed or labels flat; rows; best path; then, for
-// posteriors, the losses' lattice pass and the posteriors in the caller's order.
+// Host side of alignments on CUDA. Launches: places, if rows are packed or labels flat; rows; best path;
+// then, for posteriors, the lattice pass of the losses, and the copy of posteriors to the caller's layout.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -22,11 +22,11 @@ bool wants_posteriors(const TransducerAlignment& out) {
   return out.blank_posteriors || out.label_posteriors || out.big_blank_posteriors || out.duration_posteriors;
 }
 
-// The strips of a pass, and whether slots are staged: what fits into a block's shared memory.
+// The strips of a pass, and whether slots are staged, limited by a block's shared memory.
 struct PathShape {
   int strips;
   bool staged;
-  int shared_bytes;  // 0: not even one strip fits
+  int shared_bytes;  // 0: not one strip fits
 };
 template <class Real>
 PathShape path_shape(const Plan<Real>& plan, const Execution& execution) {
@@ -41,12 +41,12 @@ PathShape path_shape(const Plan<Real>& plan, const Execution& execution) {
   return {1, false, 0};
 }
 
-// Everything in the workspace.
+// The arrays in the workspace.
 template <class Real>
 struct Memory {
   typename Plan<Real>::Exchange exchange;
   Saved<Real> saved;
-  Real* loss;  // that nobody asked for
+  Real* loss;  // written by the lattice pass, and not used
   std::uint8_t* steps;
   double* borders;
 

@@ -36,7 +36,7 @@ constexpr LatticeKernel entry(int most_arcs) {
           }};
 }
 
-// The kernels, in order of rising numbers of arcs.
+// The kernels, by ascending number of arcs.
 template <class Real>
 constexpr LatticeKernel kEntries[] = {
     entry<PlainSweep<Real>>(0),

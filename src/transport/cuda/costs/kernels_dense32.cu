@@ -1,4 +1,4 @@
-// Sinkhorn on float32 costs that are given.
+// Sinkhorn on given costs, float32.
 #include "transport/cuda/costs/streamed_rows.cuh"
 #include "transport/cuda/solve/kernels.cuh"
 
@@ -8,7 +8,7 @@ namespace {
 using Medium = StreamedRows<24, 256, 6>;
 using Long = StreamedRows<48, 256, 3>;
 
-// The kernels, in order of rising numbers of columns.
+// The kernels, by ascending number of columns.
 constexpr SinkhornKernel<float> kByColumns[] = {
     entry<SolveKernel<Dense<float, 8, 32>>>(Dense<float, 8, 32>::kShape),
     entry<SolveKernel<Dense<float, 8, 128>>>(Dense<float, 8, 128>::kShape),
@@ -22,8 +22,8 @@ template <>
 const SinkhornKernel<float>* dense_kernel_for<float>(int columns, bool streams, RowThreads threads) {
   if (threads == RowThreads::kCluster) return nullptr;
   if (threads == RowThreads::kWarp) return kByColumns->shape.columns() < columns ? nullptr : kByColumns;
-  // The last one needs more shared memory than devices without bulk copies have: longer rows have segments
-  // there.
+  // The last one needs more shared memory than devices without bulk copies have; there, longer rows are
+  // divided into segments.
   const SinkhornKernel<float>* const last = kByColumns + (streams ? 3 : 2);
   const SinkhornKernel<float>* kernel = kByColumns + (threads == RowThreads::kBlock ? 1 : 0);
   while (kernel->shape.columns() < columns && kernel < last) ++kernel;

@@ -1,4 +1,4 @@
-// Sinkhorn on float64 costs that are given.
+// Sinkhorn on given costs, float64.
 #include <iterator>
 
 #include "transport/cuda/costs/cluster_rows.cuh"
@@ -7,7 +7,7 @@
 namespace warpalign::detail::transport {
 namespace {
 
-// The kernels, in order of rising numbers of columns.
+// The kernels, by ascending number of columns.
 constexpr SinkhornKernel<double> kByColumns[] = {
     entry<SolveKernel<Dense<double, 4, 32>>>(Dense<double, 4, 32>::kShape),
     entry<SolveKernel<Dense<double, 4, 128>>>(Dense<double, 4, 128>::kShape),

@@ -1,11 +1,11 @@
-// Sinkhorn on costs of binary16 that are given.
+// Sinkhorn on given costs, binary16.
 #include "transport/cuda/costs/streamed_rows.cuh"
 #include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 namespace {
 
-// By rising number of columns.
+// The kernels, by ascending number of columns.
 using Few = Dense<float, 8, 128, cuda::Float16>;
 using Many = StreamedRows<48, 256, 6, cuda::Float16>;
 constexpr SinkhornKernel<float> kFew = entry<SolveKernel<Few>>(Few::kShape);

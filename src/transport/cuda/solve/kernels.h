@@ -1,4 +1,4 @@
-// The kernels of sinkhorn()'s CUDA path: which there are, and how one is launched.
+// The kernels of sinkhorn()'s CUDA path, and how one is launched.
 #pragma once
 
 #include "transport/cuda/solve/params.cuh"
@@ -8,19 +8,19 @@ namespace warpalign::detail::transport {
 
 template <class Real>
 struct SinkhornKernel {
-  RowShape shape;  // of costs that are given
-  // Blocks of this layout that the current device holds at the same time.
+  RowShape shape;  // for given costs
+  // The number of blocks of this layout that the current device holds at the same time.
   Status (*resident_blocks)(const SolveLayout& layout, int* blocks);
   Status (*launch)(const SolveParams<Real>& params, cudaStream_t stream);
-  int terms = 0;                 // numbers of a coordinate on the matrix units; 0: they are not used
+  int terms = 0;                 // binary16 numbers per coordinate; 0: matrix units are not used
   int cluster = 1;               // blocks that share a row
-  int own_points = kPointsTile;  // of a block at a time, of points
+  int own_points = kPointsTile;  // points that a block owns at a time, for costs from points
 };
 
 // Which threads have a row of given costs: as its length suggests, or as the caller has named.
 enum class RowThreads { kAny, kWarp, kBlock, kCluster };
 
-// For costs that are given. columns: of the kernel's rows. streams: whether the device has bulk
+// The kernel for given costs. columns: those of the kernel's rows. streams: whether the device has bulk
 // copies and clusters. Null where `threads` have no kernel for such rows.
 template <class Real>
 const SinkhornKernel<Real>* dense_kernel_for(int columns, bool streams, RowThreads threads);
@@ -28,19 +28,19 @@ const SinkhornKernel<Real>* dense_kernel_for(int columns, bool streams, RowThrea
 // The same for costs of binary16.
 const SinkhornKernel<float>* half_dense_kernel_for(int columns, RowThreads threads);
 
-// For costs made from points.
+// The kernel for costs from points.
 template <class Real>
 const SinkhornKernel<Real>& points_kernel();
 
-// The same on the matrix units, of squared distances: one number of binary16 for a coordinate, or two.
+// The same with matrix units, for squared distances: one binary16 number per coordinate, or two.
 const SinkhornKernel<float>& medium_points_kernel();
 const SinkhornKernel<float>& high_points_kernel();
 
-// Writes what is read off a plan (plan_kernel.cuh), of given costs or of points.
+// The kernel that reads a plan (plan_kernel.cuh), for given costs or points.
 template <class Real>
 const SinkhornKernel<Real>& plan_kernel_entry();
 
-// How solutions move, of given costs or of points.
+// The kernel for derivatives of solutions, for given costs or points.
 template <class Real>
 const SinkhornKernel<Real>& jvp_kernel_entry();
 
