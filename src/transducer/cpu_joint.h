@@ -12,6 +12,7 @@
 #include "transducer/cpu_joint_kernel.h"
 #include "transducer/joint_dropout.h"
 #include "transducer/problem.h"
+#include "transducer/tuning.h"
 
 namespace warpalign::detail::transducer {
 inline namespace on_host {
@@ -137,10 +138,11 @@ struct JointSizes {
         padded_hidden(static_cast<std::int32_t>(div_up(hidden, width) * width)),
         column_stride(padded_columns + width / 2),
         hidden_stride(padded_hidden + width / 2) {
-    constexpr std::int64_t kTileBytes = 1 << 21, kMostRows = 96;
+    constexpr std::int64_t kMostRows = 96;
+    const std::int64_t tile_bytes = cpu_tuning(cpu::selected_isa()).joint_tile_bytes;
     const std::int64_t row = (column_stride + hidden_stride) * static_cast<std::int64_t>(sizeof(Real));
     const std::int64_t together = joint_arithmetic<T>().rows;
-    tile = static_cast<std::int32_t>(std::clamp(kTileBytes / row / together * together, together, kMostRows));
+    tile = static_cast<std::int32_t>(std::clamp(tile_bytes / row / together * together, together, kMostRows));
   }
   // The number of elements of the weights in panels; words of 32 bits if they are in pairs.
   [[nodiscard]] std::size_t weight_elements() const {

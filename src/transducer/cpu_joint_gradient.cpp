@@ -13,7 +13,6 @@
 namespace warpalign::detail::transducer {
 namespace {
 
-constexpr std::int64_t kChunkBytes = 16 << 20;
 constexpr std::int32_t kColumnTask = 48;  // rows of the weight's gradient that are one task: whole tiles
 constexpr std::int32_t kBiasRows = 32;    // nodes whose gradients of the bias are summed in Real
 constexpr std::int32_t kHiddenTask =
@@ -62,7 +61,8 @@ struct JointGradientMemory {
     const std::int64_t row =
         numbers * static_cast<std::int64_t>(sizeof(Real)) + static_cast<std::int64_t>(sizeof(NodePlace));
     const std::int64_t left = p.workspace_limit - static_cast<std::int64_t>(arena.used()) - kGaps;
-    const std::int64_t fitting = std::clamp(left, std::int64_t{0}, kChunkBytes) / row / sizes.tile;
+    const std::int64_t most_bytes = cpu_tuning(cpu::selected_isa()).joint_gradient_chunk_bytes;
+    const std::int64_t fitting = std::clamp(left, std::int64_t{0}, most_bytes) / row / sizes.tile;
     const std::int64_t needed = div_up(most_nodes(p.lattice), sizes.tile);
     chunk = static_cast<std::int32_t>(std::max<std::int64_t>(std::min(fitting, needed), 1) * sizes.tile);
     places = arena.take<NodePlace>(chunk);

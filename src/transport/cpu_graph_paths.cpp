@@ -23,15 +23,14 @@
 #include "transport/cpu_graph.h"
 #include "transport/cpu_parallel.h"
 #include "transport/graph.h"
+#include "transport/tuning.h"
 
 namespace warpalign::detail::transport {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr int kMostBuckets = 4096;
-constexpr int kTogether = 8;        // sources of a joint search
-constexpr int kFewestTogether = 4;  // it takes as long as some three searches
-constexpr int kNeighborhood = 64;   // nodes among which a source looks for seven others
+constexpr int kTogether = 8, kNeighborhood = 64;  // sources of a joint search; nodes among which they are
 
 // How wide buckets are, and how many the ring has.
 struct Buckets {
@@ -299,14 +298,15 @@ int workers_of(std::int32_t sources, const Execution& execution) {
   return std::clamp(threads_of(execution), 1, std::max(sources, 1));
 }
 
-// Whether there are sources enough for each worker to have some together.
-bool joins(std::int32_t sources, const Execution& execution) {
-  return sources / kTogether >= threads_of(execution);
+// The fewest sources of a joint search; above kTogether if there are too few sources for all workers.
+int fewest_together(std::int32_t sources, const Execution& execution) {
+  if (sources / kTogether < threads_of(execution)) return kTogether + 1;
+  return cpu_tuning(cpu::selected_isa()).joint_search_sources;
 }
 
 std::size_t worker_bytes(const GraphView& graph, std::int32_t sources, const Execution& execution) {
-  return joins(sources, execution) ? std::max(search_bytes(graph.nodes), joint_search_bytes(graph.nodes))
-                                   : search_bytes(graph.nodes);
+  const std::size_t alone = search_bytes(graph.nodes), together = joint_search_bytes(graph.nodes);
+  return fewest_together(sources, execution) > kTogether ? alone : std::max(alone, together);
 }
 
 }  // namespace
@@ -322,7 +322,8 @@ Status shortest_paths_cpu(const GraphView& graph, const std::int32_t* sources, s
   const std::size_t bytes = worker_bytes(graph, count, execution);
   Arena shared(workspace.data);
   Groups groups(shared, graph.nodes, count);
-  groups.make(graph, sources, count, joins(count, execution) ? kTogether : 1);
+  const int fewest = fewest_together(count, execution);
+  groups.make(graph, sources, count, fewest <= kTogether ? kTogether : 1);
   std::byte* const of_workers = static_cast<std::byte*>(workspace.data) + groups_bytes(graph.nodes, count);
   visit_float32_float64(graph.dtype, [&](auto type) {
     using Real = typename decltype(type)::Type;
@@ -335,7 +336,7 @@ Status shortest_paths_cpu(const GraphView& graph, const std::int32_t* sources, s
       Arena arena(of_workers + worker * bytes);
       const std::int32_t* const places = groups.order + groups.begins[group];
       const std::int32_t size = groups.begins[group + 1] - groups.begins[group];
-      if (size < kFewestTogether) {
+      if (size < fewest) {
         const Search search(arena, graph.nodes);
         for (std::int32_t s = 0; s < size; ++s) {
           search.run<Real>(graph, buckets, sources[places[s]]);

@@ -13,6 +13,7 @@
 #include "cpu/describe.h"
 #include "cpu/dispatch.h"
 #include "transport/cpu_solver.h"
+#include "transport/tuning.h"
 #include "warpalign/sinkhorn.h"
 
 namespace warpalign::detail::transport {
@@ -21,11 +22,7 @@ inline const CpuKernels& selected_kernels() {
   return cpu::with_selected_isa([](auto isa) -> const CpuKernels& { return kernels_for(isa); });
 }
 
-// With so many elements a problem is worth several threads.
-constexpr std::int64_t kElementsWorthThreads = 1 << 16;
-
-// A solve of fewer iterations, or of larger exponentials, keeps none (CpuKept).
-constexpr int kIterationsWorthKeeping = 8;
+// A solve of larger exponentials keeps none (CpuKept).
 constexpr std::int64_t kMostKeptBytes = std::int64_t{1} << 28;
 
 constexpr std::int64_t bytes_of(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
@@ -39,7 +36,7 @@ struct Division {
   Division(const SinkhornProblem& p, const Execution& execution) {
     const int threads_given = execution.parallel_for.run ? std::max(execution.parallel_for.threads, 1) : 1;
     const std::int64_t elements = static_cast<std::int64_t>(p.n) * p.m;
-    const bool large = elements >= kElementsWorthThreads;
+    const bool large = elements >= cpu_tuning(cpu::selected_isa()).thread_elements;
     // What problems keep at once stays below kMostKeptBytes.
     const bool heavy = elements * bytes_of(p.dtype) > kMostKeptBytes / threads_given;
     bool inside = large && (p.batch < 4 * threads_given || heavy);
@@ -90,7 +87,8 @@ struct CpuProblem {
   // neither on its padding nor on threads, so that its bits do not either.
   CpuProblem(Arena& arena, const SinkhornProblem& problem, int threads_of_it, bool keeps = false)
       : p(problem), threads(threads_of_it) {
-    if (keeps && p.max_iterations >= kIterationsWorthKeeping) lay_out_kept(arena);
+    const bool iterates = p.max_iterations >= cpu_tuning(cpu::selected_isa()).kept_iterations;
+    if (keeps && iterates) lay_out_kept(arena);
     lay_out(arena, p.n, solver.rows);
     lay_out(arena, p.m, solver.columns);
     const int longest = padded(std::max(p.n, p.m));

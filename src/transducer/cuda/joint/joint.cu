@@ -8,6 +8,7 @@
 #include "transducer/cuda/call/plan.cuh"
 #include "transducer/cuda/joint/joint_ends.cuh"
 #include "transducer/cuda/joint/launch_joint.h"
+#include "transducer/tuning.h"
 
 namespace warpalign::detail::transducer {
 namespace {
@@ -23,9 +24,6 @@ template <class Storage>
 const cuda::Kernel kRound{kKernels, "joint round", cuda::type_name<Storage>(), joint_round_kernel<Storage>};
 
 bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
-
-// Warpgroups' tiles are 256 labels wide: few labels are multiplied by blocks.
-constexpr std::int32_t kFewLabels = 16;
 
 // Why a way cannot serve a problem; null: it can.
 const char* why_not(JointWay way, const TransducerJointProblem& p, const Execution& execution) {
@@ -44,7 +42,9 @@ const char* why_not(JointWay way, const TransducerJointProblem& p, const Executi
 
 JointWay way_for(const TransducerJointProblem& p, const Execution& execution) {
   if (const int way = named_way(execution, kJointWays); way >= 0) return JointWay(way);
-  const bool by_warpgroups = p.labels > kFewLabels && !why_not(JointWay::kWarpgroups, p, execution);
+  // Warpgroups' tiles are 256 labels wide: few labels are multiplied by blocks.
+  const int fewest_labels = cuda_tuning(cuda::traits_of(execution.cuda_device)).warpgroup_labels;
+  const bool by_warpgroups = p.labels >= fewest_labels && !why_not(JointWay::kWarpgroups, p, execution);
   if (by_warpgroups) return JointWay::kWarpgroups;
   return why_not(JointWay::kTf32, p, execution) ? JointWay::kBlocks : JointWay::kTf32;
 }
@@ -57,9 +57,9 @@ Status check_joint_way(const TransducerJointProblem& p, const Execution& executi
 
 const char* reason_of(JointWay way, const TransducerJointProblem& p, const Execution& execution) {
   if (names_way(execution)) return "named by Execution::way";
-  if (way == JointWay::kWarpgroups) return "half types and more than 16 labels, on a device with wgmma";
+  if (way == JointWay::kWarpgroups) return "half types and many labels, on a device with wgmma";
   if (way == JointWay::kTf32) return "the precision allows TF32";
-  if (is_half(p.dtype)) return "16 labels or fewer, or no products by warpgroups";
+  if (is_half(p.dtype)) return "few labels, or no products by warpgroups";
   return "float32 at kHighest, or float64";
 }
 

@@ -16,6 +16,7 @@
 #include "transducer/cuda/joint/joint_kernels.cuh"
 #include "transducer/cuda/joint/launch_joint.h"
 #include "transducer/problem.h"
+#include "transducer/tuning.h"
 
 namespace warpalign::detail::transducer {
 namespace {
@@ -54,19 +55,13 @@ class JointPlan {
   static constexpr int kTile = Shape::kTile, kThreads = Shape::kThreads;
   static constexpr bool kTf32 = std::is_same_v<Shape, Tf32Shape>;
   static constexpr bool kAddsBias = kTf32;
-  // Bytes of a chunk's rows, at most. They are to stay in the second-level cache, and the second call has
-  // more besides. TF32's products have too few blocks in chunks of that size, which costs more than the cache
-  // gives.
-  static constexpr std::int64_t kChunkBytes = std::int64_t{kTf32 ? 60 : 24} << 20;
-  static constexpr std::int64_t kGradientChunkBytes = std::int64_t{kTf32 ? 60 : 20} << 20;
-  // Parts of a chunk whose gradients by weights are summed apart, so that there are enough blocks.
-  static constexpr std::int32_t kWeightParts = kTf32 ? 4 : 2;
 
   JointPlan(const TransducerJointProblem& problem, const Execution& execution)
       : p_(problem),
         logits_(joint_logits_of(problem)),
         plan_(logits_, execution),
         multiprocessors_(std::max(1, cuda::traits_of(execution.cuda_device).multiprocessors)),
+        tuning_(cuda_tuning(cuda::traits_of(execution.cuda_device))),
         columns_(p_.labels + (p_.lattice.tdt ? p_.lattice.durations : 0)),
         h_stride_(rounded_up(p_.hidden + std::int64_t{1}, 8)),
         x_stride_(rounded_up(columns_, 8)) {}
@@ -79,17 +74,26 @@ class JointPlan {
   [[nodiscard]] std::int64_t h_stride() const { return h_stride_; }
   [[nodiscard]] std::size_t packed() const { return static_cast<std::size_t>(columns_ * h_stride_); }
 
+  // Parts of a chunk whose gradients by weights are summed apart, so that there are enough blocks.
+  [[nodiscard]] std::int32_t weight_parts() const {
+    return kTf32 ? tuning_.tf32_weight_parts : tuning_.weight_parts;
+  }
+  // Bytes of a chunk's rows, at most.
+  [[nodiscard]] std::int64_t chunk_bytes(bool for_gradient) const {
+    if (kTf32) return tuning_.tf32_chunk_bytes;
+    return for_gradient ? tuning_.gradient_chunk_bytes : tuning_.chunk_bytes;
+  }
+
   // Nodes of a chunk: whole tiles of each part, of which the workspace has room for, besides what is taken.
   [[nodiscard]] std::int32_t chunk(bool for_gradient, std::size_t taken) const {
     constexpr std::int64_t kGaps = 512;  // between the arrays
     const auto bytes = static_cast<std::int64_t>(sizeof(Storage));
     std::int64_t row = (x_stride_ + h_stride_) * bytes;
     if (for_gradient) row += h_stride_ * static_cast<std::int64_t>(sizeof(Real));
-    const std::int32_t step = kTf32 && !for_gradient ? 1 : kWeightParts;  // tiles
+    const std::int32_t step = kTf32 && !for_gradient ? 1 : weight_parts();  // tiles
     const std::int64_t whole = std::int64_t{kTile} * step;
     const std::int64_t left = p_.workspace_limit - static_cast<std::int64_t>(taken) - kGaps;
-    const std::int64_t limit = for_gradient ? kGradientChunkBytes : kChunkBytes;
-    const std::int64_t fitting = std::clamp(left, std::int64_t{0}, limit) / row / whole;
+    const std::int64_t fitting = std::clamp(left, std::int64_t{0}, chunk_bytes(for_gradient)) / row / whole;
     const auto most = static_cast<std::int32_t>(
         std::max<std::int64_t>(std::min(fitting, cuda::div_up(all(), whole)), 1) * step);
     return (kTf32 ? fewest_turns(most, step, for_gradient) : most) * kTile;
@@ -152,8 +156,7 @@ class JointPlan {
     std::int32_t best = most;
     double least = 0;
     for (std::int32_t n = most; n >= (most + 1) / 2; n -= step) {
-      constexpr double kOfChunk = 150;  // what a chunk costs besides, in terms of a turn's sums
-      double cost = kOfChunk + turns(x_stride_, n) * static_cast<double>(p_.hidden);
+      double cost = tuning_.tf32_chunk_cost + turns(x_stride_, n) * static_cast<double>(p_.hidden);
       if (for_gradient) cost += turns(p_.hidden, n) * static_cast<double>(columns_);
       cost /= n;
       if (n == most || cost < least) {
@@ -168,6 +171,7 @@ class JointPlan {
   const TransducerProblem logits_;
   const Plan<Real> plan_;
   const int multiprocessors_;
+  const CudaTuning tuning_;
   const std::int32_t columns_;
   const std::int64_t h_stride_, x_stride_;
 };
@@ -258,7 +262,7 @@ struct JointGradientMemory {
   Real* dh = nullptr;           // (chunk, h_stride); null: not wanted
   Real* frames = nullptr;       // (B T, H), half types
   Real* states = nullptr;       // (B (U+1), H), half types
-  Real* weight_sums = nullptr;  // (kWeightParts, columns, h_stride)
+  Real* weight_sums = nullptr;  // (weight_parts(), columns, h_stride)
 
   JointGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& g,
                       const JointPlan<Shape>& plan, Arena& arena) {
@@ -272,7 +276,7 @@ struct JointGradientMemory {
     if (kRounds && g.predictor)
       states = arena.take<Real>(batch * p.lattice.states * p.hidden, "gradient of the predictor");
     if (g.weight || g.bias)
-      weight_sums = arena.take<Real>(plan.kWeightParts * plan.packed(), "sums of gradients by weights");
+      weight_sums = arena.take<Real>(plan.weight_parts() * plan.packed(), "sums of gradients by weights");
     chunk = plan.chunk(true, arena.used() - listed);
     h = arena.take<Storage>(chunk * plan.h_stride(), "hidden rows of a chunk");
     x = arena.take<Storage>(chunk * plan.x_stride(), "logits of a chunk");
@@ -305,7 +309,7 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
     std::size_t count;
   } cleared[] = {{frames, static_cast<std::size_t>(of_encoder)},
                  {states, static_cast<std::size_t>(of_predictor)},
-                 {memory.weight_sums, Joint::kWeightParts * joint.packed()}};
+                 {memory.weight_sums, joint.weight_parts() * joint.packed()}};
   for (const auto& one : cleared) {
     if (!one.data) continue;
     if (Status s = cuda::set_memory(one.data, 0, one.count * sizeof(Real), stream); !s.ok()) return s;
@@ -343,7 +347,7 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
     products.columns = joint.columns();
     products.dh = memory.dh;
     products.weight_sums = memory.weight_sums;
-    products.parts = Joint::kWeightParts;
+    products.parts = joint.weight_parts();
     const std::int32_t most = memory.chunk;
     for (std::int64_t first = 0; first < joint.all(); first += most) {
       products.chunk = {memory.live.list, memory.live.count, 0, static_cast<std::int32_t>(first), most};
@@ -354,7 +358,7 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
         return s;
       }
       if (memory.weight_sums) {
-        const int tiles = joint.tiles(joint.columns(), p.hidden + 1) * Joint::kWeightParts;
+        const int tiles = joint.tiles(joint.columns(), p.hidden + 1) * joint.weight_parts();
         if (Status s = cuda::launch(
                 kOuter<Shape>, {tiles, Joint::kThreads, kProductBytes<Shape, true, true>, stream}, products);
             !s.ok()) {
@@ -380,7 +384,7 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
   const auto blocks_of = [&](std::int64_t n) { return std::max(plan.blocks_for(n, kJointThreads), 1); };
   if (memory.weight_sums) {
     const auto packed = static_cast<std::int64_t>(joint.packed());
-    if (Status s = launch_joint_round<Storage>(memory.weight_sums, Joint::kWeightParts, packed,
+    if (Status s = launch_joint_round<Storage>(memory.weight_sums, joint.weight_parts(), packed,
                                                joint.h_stride(), joint.columns(), p.hidden, g.weight, g.bias,
                                                blocks_of(packed), stream);
         !s.ok()) {

@@ -9,15 +9,10 @@
 #include "transducer/cuda/call/plan.cuh"
 #include "transducer/cuda/joint/launch_joint.h"
 #include "transducer/cuda/joint/wide_kernels.cuh"
+#include "transducer/tuning.h"
 
 namespace warpalign::detail::transducer {
 inline namespace on_device {
-
-// Bytes of a chunk's rows, at most. Larger chunks were faster up to here, though they leave the second-level
-// cache.
-constexpr std::int64_t kChunkBytes = 60 << 20;
-// Sums of gradients by weights, at most: parts of a chunk, so that there are enough tiles.
-constexpr std::int32_t kMostSplit = 8;
 
 // The width of tiles that cover so many columns with the least beside them.
 inline int width_for(int columns) {
@@ -45,6 +40,7 @@ class WidePlan {
         logits_(joint_logits_of(problem)),
         plan_(logits_, execution),
         multiprocessors_(std::max(1, cuda::traits_of(execution.cuda_device).multiprocessors)),
+        tuning_(cuda_tuning(cuda::traits_of(execution.cuda_device))),
         columns_(columns_of(problem)) {}
   WidePlan(const WidePlan&) = delete;
   WidePlan& operator=(const WidePlan&) = delete;
@@ -71,8 +67,9 @@ class WidePlan {
   [[nodiscard]] int outer_tiles() const {
     return cuda::div_up(8 * g_panels(), kWideRows) * cuda::div_up(p_.hidden + 1, outer_width());
   }
+  // Parts of a chunk whose gradients by weights are summed apart, so that there are enough tiles.
   [[nodiscard]] std::int32_t split() const {
-    return std::clamp(multiprocessors_ / outer_tiles(), 1, kMostSplit);
+    return std::clamp(multiprocessors_ / outer_tiles(), 1, tuning_.warpgroup_weight_parts);
   }
   [[nodiscard]] int blocks(int tiles) const { return std::max(std::min(tiles, multiprocessors_), 1); }
 
@@ -84,16 +81,16 @@ class WidePlan {
         for_gradient ? 16 * g_panels() + static_cast<std::int64_t>(sizeof(WideNode)) : 8 * label_tiles() + 4;
     constexpr std::int64_t kGaps = 512;  // between the arrays
     const std::int64_t left = p_.workspace_limit - static_cast<std::int64_t>(taken) - kGaps;
-    const std::int64_t fitting = std::clamp(left, std::int64_t{0}, kChunkBytes) / (row * kWideRows);
+    const std::int64_t most_bytes = tuning_.warpgroup_chunk_bytes;
+    const std::int64_t fitting = std::clamp(left, std::int64_t{0}, most_bytes) / (row * kWideRows);
     const int most = static_cast<int>(
         std::max<std::int64_t>(std::min(fitting, cuda::div_up(all(), std::int64_t{kWideRows})), 1));
     const auto turns = [&](int tiles) { return cuda::div_up(tiles, multiprocessors_); };
     int best = most;
     double least = 0;
     for (int tiles = most; tiles >= (most + 1) / 2; --tiles) {
-      // What a chunk costs besides its products, in the same unit: some 40 us, where a turn takes 8.
-      constexpr double kOfChunk = 800e3;
-      double cost = kOfChunk + turns(tiles * label_tiles()) * double{kWideLabels} * p_.hidden;
+      double cost =
+          tuning_.warpgroup_chunk_cost + turns(tiles * label_tiles()) * double{kWideLabels} * p_.hidden;
       if (for_gradient) {
         cost += turns(tiles * cuda::div_up(p_.hidden, back_width())) * double(back_width()) * packed();
       }
@@ -158,6 +155,7 @@ class WidePlan {
   const TransducerProblem logits_;
   const Plan<float> plan_;
   const int multiprocessors_;
+  const CudaTuning tuning_;
   const WideColumns columns_;
 };
 

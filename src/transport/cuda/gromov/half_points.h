@@ -26,7 +26,6 @@ inline constexpr float kHalfLeastSlope = 0x1p-96F;
 
 // A pass by warpgroups (sm_90a), where a side is long: three of them multiply, 64 points each; one warp
 // copies.
-inline constexpr int kHalfLongSide = 8192;
 inline constexpr int kHalfGroups = 3;
 inline constexpr int kHalfGroupThreads = kHalfGroups * 128 + 32;
 inline constexpr int kHalfGroupPoints = kHalfGroups * 64;

@@ -276,7 +276,8 @@ class UnitPoints : public PointSums<float> {
     const float scale = static_cast<float>(2 * p_.cost_scale / scale_);
     float* const to = own.p.grad_points + own.row_of_batch() * p_.dim;
     const auto final = [&](float v) { return pass.is_nan ? static_cast<float>(CUDART_NAN) : scale * v; };
-    const int blocks = gradient_blocks(own.p.length, other.p.length, p_.dim, team_.blocks);
+    const int blocks =
+        gradient_blocks(own.p.length, other.p.length, p_.dim, team_.blocks, p_.layout.sharing_steps);
     const StepShare share(cuda::div_up(own.count, Units::kOwn) * pieces,
                           cuda::div_up(other.count, kPointsStage), blocks);
     share.each(team_.rank, [&](int task, int, int first, int last) {

@@ -186,7 +186,7 @@ class Plan {
 
  private:
   [[nodiscard]] int blocks_of_gradient(int length, int other_length) const {
-    return gradient_blocks(length, other_length, p_.dim, layout_.team_blocks);
+    return gradient_blocks(length, other_length, p_.dim, layout_.team_blocks, layout_.sharing_steps);
   }
   // Into how many parts the sums of a side's points are split.
   [[nodiscard]] int parts(int length, int other_length) const {

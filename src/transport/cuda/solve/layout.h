@@ -20,8 +20,6 @@ inline constexpr int kRecordBytes = 64;
 inline constexpr int kScratchBytes = kMostWarps * kRecordBytes + 2 * kMostWarps * 8;
 // Behind it in an update: the parts of 32 totals. In a pass: the columns' numbers.
 inline constexpr int kTotalsBytes = kMostWarps * 32 * 8;
-// With so many elements one more block of a team is worth its part in the team's waits.
-inline constexpr std::int64_t kElementsWorthABlock = 32768;
 
 // How a kernel has rows: kWidth threads, each with so many columns.
 struct RowShape {
@@ -38,8 +36,9 @@ struct SolveLayout {
   int row_groups;   // the rows' parts: a task is a part of the rows of one segment
   int team_blocks;  // of a team
   int teams;
-  int cluster;   // blocks that a row is shared by, each with a segment of it; 1: none
-  bool streams;  // whether the device has bulk copies
+  int cluster;        // blocks that a row is shared by, each with a segment of it; 1: none
+  bool streams;       // whether the device has bulk copies
+  int sharing_steps;  // see gradient_blocks()
 
   // A fused sweep needs whole rows.
   [[nodiscard]] WARPALIGN_ANYWHERE bool sweeps() const { return segments <= cluster; }
@@ -84,14 +83,14 @@ inline constexpr int kUnitRowBytes = 16;
 inline constexpr int kUnitGradientPoints = 128;
 inline constexpr int kUnitFeatures = 64;
 inline constexpr int kGradientPart = kUnitGradientPoints * kUnitFeatures;
-// A tile with fewer steps is one block's: sharing it costs a wait of the team.
-inline constexpr int kStepsWorthSharing = 24;
 
 // How many of a team's blocks share out the steps of such a gradient. Each leaves up to one part of
-// kGradientPart numbers. All parts together are at most twice as large as the points.
-WARPALIGN_ANYWHERE constexpr int gradient_blocks(int length, int other_length, int dim, int team_blocks) {
+// kGradientPart numbers. All parts together are at most twice as large as the points. A tile with fewer steps
+// than sharing_steps is one block's: sharing it costs a wait of the team.
+WARPALIGN_ANYWHERE constexpr int gradient_blocks(int length, int other_length, int dim, int team_blocks,
+                                                 int sharing_steps) {
   const int tasks = cuda::div_up(length, kUnitGradientPoints) * (unit_blocks(dim) * 16 / kUnitFeatures);
-  const bool shares = cuda::div_up(other_length, kPointsStage) >= kStepsWorthSharing;
+  const bool shares = cuda::div_up(other_length, kPointsStage) >= sharing_steps;
   const std::int64_t most = (std::int64_t{length} + other_length) * dim * 2 / kGradientPart;
   return static_cast<int>(
       std::clamp<std::int64_t>(shares ? std::max<std::int64_t>(most, tasks) : tasks, 1, team_blocks));
@@ -112,11 +111,12 @@ constexpr SolveLayout block_layout(int rows, int columns, const RowShape& shape)
   return layout;
 }
 
-// Shares `resident` blocks out among the problems of a batch. same_for_every_batch: a problem gets as many as
-// it would alone, so that its sums have the same order in every batch.
+// Shares `resident` blocks out among the problems of a batch: with block_elements elements one more block of
+// a team is worth its part in the team's waits. same_for_every_batch: a problem gets as many as it would
+// alone, so that its sums have the same order in every batch.
 constexpr void share_out(SolveLayout& layout, int rows, int columns, int batch, int resident,
-                         bool same_for_every_batch) {
-  const std::int64_t worth = static_cast<std::int64_t>(rows) * columns / kElementsWorthABlock;
+                         bool same_for_every_batch, int block_elements) {
+  const std::int64_t worth = static_cast<std::int64_t>(rows) * columns / std::max(block_elements, 1);
   int blocks = static_cast<int>(std::clamp<std::int64_t>(worth, layout.cluster, resident));
   if (!same_for_every_batch) blocks = std::clamp(resident / batch, layout.cluster, blocks);
   layout.row_groups = std::clamp(blocks / layout.segments, 1, rows);

@@ -7,6 +7,7 @@
 #include "transport/cuda/gromov/half_points.h"
 #include "transport/cuda/solve/ways.h"
 #include "transport/problem.h"
+#include "transport/tuning.h"
 
 namespace warpalign::detail::transport {
 namespace {
@@ -81,8 +82,10 @@ SolveChoice<Real> make_choice(const SolveKey& key) {
   if (choice.status.ok() && resident == 0) {
     choice.status = Status::unsupported("execution", "this GPU has too little shared memory for sinkhorn");
   }
-  share_out(layout, key.rows, key.columns, key.batch, std::max(resident, layout.cluster),
-            key.batch_invariant);
+  const CudaTuning tuning = cuda_tuning(key.device);
+  layout.sharing_steps = tuning.sharing_steps;
+  share_out(layout, key.rows, key.columns, key.batch, std::max(resident, layout.cluster), key.batch_invariant,
+            tuning.block_elements);
   return choice;
 }
 
@@ -122,7 +125,8 @@ Way way_for(const SinkhornProblem& p, const SinkhornOutputs& out, const Executio
   const cuda::DeviceTraits device = cuda::traits_of(execution.cuda_device);
   if (p.cost.data) return way_of_rows(p, device);
   if (takes_half_points(p, out, execution)) {
-    const bool by_groups = device.has_warpgroups && std::max(p.n, p.m) >= kHalfLongSide;
+    const bool by_groups =
+        device.has_warpgroups && std::max(p.n, p.m) >= cuda_tuning(device).warpgroup_points;
     return by_groups ? Way::kHalfPointsByWarpgroups : Way::kHalfPoints;
   }
   return why_not(Way::kPointsOnUnits, p, out, execution) ? Way::kPoints : Way::kPointsOnUnits;
@@ -144,7 +148,7 @@ const char* reason_of(Way way, const Execution& execution) {
     case Way::kHalfPoints:
       return "one problem of points, without gradients, in 11 bits";
     case Way::kHalfPointsByWarpgroups:
-      return "the same, with a side of 8192 points or more";
+      return "the same, with a long side";
   }
   return "";
 }

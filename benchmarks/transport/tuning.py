@@ -1,0 +1,90 @@
+"""How transport's thresholds are measured: the problems of each (benchmarks/harness/tuning.py)."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+
+import torch
+
+from benchmarks.harness.tuning import Choice, Crossing, Machine, Probe, Problem, Run
+from benchmarks.transport import measure
+from benchmarks.transport.graphs import swiss_roll
+from benchmarks.transport.sizes import Size
+from warpalign.transport import gromov_wasserstein_sampled, knn_graph, shortest_paths, sinkhorn
+
+
+def _make(size: Size, device: torch.device) -> Run:
+    return measure.Problem(size, device).run
+
+
+def problem(size: Size, quantity: float | None = None) -> Problem:
+    """A solve; with gradients where the size asks for them."""
+    return Problem(size.name, partial(_make, size), quantity)
+
+
+def teams(_: Machine) -> list[Problem]:
+    sizes = [Size(1, n, n, iterations=50) for n in (256, 512, 1024, 2048)]
+    sizes += [Size(1, n, n, 3, iterations=50) for n in (512, 2048)]
+    return [problem(size) for size in sizes]
+
+
+def gradients_of_units(_: Machine) -> list[Problem]:
+    return [
+        problem(Size(1, 2048, m, 64, iterations=1, gradient=True, precision="medium"), m // 64)
+        for m in (256, 512, 1024, 1536, 2048, 4096, 8192)
+    ]
+
+
+def _sampled_steps(points: int, device: torch.device) -> Run:
+    x = torch.randn(points, 3, generator=torch.Generator().manual_seed(0)).to(device)
+    y = torch.randn(points, 3, generator=torch.Generator().manual_seed(1)).to(device)
+
+    def run() -> object:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # five steps do not converge
+            return gromov_wasserstein_sampled(
+                x, y, epsilon=1e-2, max_iter=5, min_iter=5, polish_iters=0, generator=0, progress=False
+            )
+
+    return run
+
+
+def sampled_steps(_: Machine) -> list[Problem]:
+    return [
+        Problem(f"5 sampled steps of {n}^2", partial(_sampled_steps, n), n, has_graph=False)
+        for n in (2048, 4096, 6144, 8192, 12288, 16384)
+    ]
+
+
+def shared_solves(_: Machine) -> list[Problem]:
+    return [problem(Size(1, n, n, iterations=20), n * n) for n in (64, 128, 192, 256, 384, 512, 1024)]
+
+
+def _few_iterations(iterations: int, device: torch.device) -> Run:
+    cost = torch.rand(400, 400, generator=torch.Generator().manual_seed(0)).to(device)
+    return partial(sinkhorn, cost_matrix=cost, epsilon=0.05, max_iter=iterations, tol=0.0)
+
+
+def few_iterations(_: Machine) -> list[Problem]:
+    return [
+        Problem(f"400x400, {count} iterations", partial(_few_iterations, count), count)
+        for count in (1, 2, 4, 6, 8, 12, 16, 32)
+    ]
+
+
+def _paths(device: torch.device) -> Run:
+    graph = knn_graph(swiss_roll(3000, 0).to(device), 5)
+    return partial(shortest_paths, graph, list(range(0, 3000, 7)))
+
+
+PROBES: dict[str, Probe] = {
+    "block_elements": Choice(teams, values=[8192, 16384, 32768, 65536, 131072]),
+    "sharing_steps": Crossing(gradients_of_units),
+    "warpgroup_points": Crossing(sampled_steps),
+    "thread_elements": Crossing(shared_solves, needs_threads=True),
+    "kept_iterations": Crossing(few_iterations),
+    "joint_search_sources": Choice(
+        lambda _: [Problem("paths of 429 nodes of 3000", _paths)], values=[2, 3, 4, 5, 6, 8]
+    ),
+}

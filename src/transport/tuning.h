@@ -1,0 +1,66 @@
+// Made by tools/make_tuning.py from tuning/transport.json: change that file, and run `make tuning`.
+#pragma once
+
+#include "core/tuning.h"
+#include "cpu/isa.h"
+#include "cuda/launch/device.h"
+
+namespace warpalign::detail::transport {
+
+struct CudaTuning {
+  int device_class;  // DeviceTraits::compute_capability
+  // A problem gets a block of its team for so many elements: one more would cost the others a wait. Unit:
+  // elements of a cost matrix.
+  int block_elements;
+  // From so many tiles on, blocks of a team share a tile of gradients by points on the matrix units. Unit:
+  // tiles of 64 points of the other side.
+  int sharing_steps;
+  // From so many points on, warpgroups make the passes over points rounded to binary16. Unit: points of the
+  // longer side.
+  int warpgroup_points;
+};
+inline constexpr CudaTuning kCudaTunings[] = {
+    {
+        .device_class = 90,
+        .block_elements = 32768,
+        .sharing_steps = 24,
+        .warpgroup_points = 8192,
+    },
+};
+inline TuningField<CudaTuning> cuda_tuning_fields[] = {
+    {"block_elements", &CudaTuning::block_elements},
+    {"sharing_steps", &CudaTuning::sharing_steps},
+    {"warpgroup_points", &CudaTuning::warpgroup_points},
+};
+inline CudaTuning cuda_tuning(const cuda::DeviceTraits& device) {
+  return tuned(kCudaTunings, cuda_tuning_fields, device.compute_capability);
+}
+
+struct CpuTuning {
+  int device_class;  // a cpu::Isa
+  // From so many elements on, several threads share a problem. Unit: elements of a cost matrix.
+  int thread_elements;
+  // From so many iterations on, a solve keeps exponentials from one iteration to the next. Unit: iterations.
+  int kept_iterations;
+  // From so many neighbouring sources on, one search finds the shortest paths from all of them. Unit: sources
+  // of eight.
+  int joint_search_sources;
+};
+inline constexpr CpuTuning kCpuTunings[] = {
+    {
+        .device_class = 1,
+        .thread_elements = 65536,
+        .kept_iterations = 8,
+        .joint_search_sources = 4,
+    },
+};
+inline TuningField<CpuTuning> cpu_tuning_fields[] = {
+    {"thread_elements", &CpuTuning::thread_elements},
+    {"kept_iterations", &CpuTuning::kept_iterations},
+    {"joint_search_sources", &CpuTuning::joint_search_sources},
+};
+inline CpuTuning cpu_tuning(cpu::Isa isa) {
+  return tuned(kCpuTunings, cpu_tuning_fields, static_cast<int>(isa));
+}
+
+}  // namespace warpalign::detail::transport
