@@ -332,6 +332,67 @@ def test_one_thread_leaves_thresholds_of_threads_as_they_are(
     assert make_tuning.read(alone / "soft_dtw.json") == before
 
 
+def tensors_of(result: object) -> list[torch.Tensor]:
+    """All tensors of a call's results, in their order."""
+    if isinstance(result, torch.Tensor):
+        return [result.detach()]
+    parts = (
+        result
+        if isinstance(result, tuple | list)
+        else vars(result).values()
+        if hasattr(result, "__dict__")
+        else ()
+    )
+    return [tensor for part in parts for tensor in tensors_of(part)]
+
+
+THRESHOLDS = [
+    pytest.param(
+        path.stem,
+        kind,
+        entry["name"],
+        marks=pytest.mark.gpu if kind == "cuda" else (),
+        id=f"{path.stem}-{entry['name']}",
+    )
+    for path in FILES
+    for kind, entries in make_tuning.read(path).items()
+    for entry in entries
+]
+
+
+@pytest.mark.parametrize(("operator", "kind", "name"), THRESHOLDS)
+def test_both_sides_of_a_threshold_have_the_same_results(operator: str, kind: str, name: str) -> None:
+    if kind == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    device = torch.device(kind)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        tuner = tune.Tuner(operator, device)
+        probe = tune.probes_of(operator)[name]
+        problems = probe.problems(tuner.machine)
+        run = problems[0].make(device)
+        values = (
+            probe.values
+            if isinstance(probe, Choice)
+            else sides([p.quantity or 0 for p in problems], probe.at_most)
+        )
+        results = []
+        for value in (values[0], values[-1], 1 << 20 if isinstance(probe, Crossing) else values[0]):
+            with tuner.forced({**probe.also, name: value}):
+                results.append(tensors_of(run()))
+    finally:
+        torch.set_num_threads(threads)
+    assert results[0]
+    for other in results[1:]:
+        for expected, got in zip(results[0], other, strict=True):
+            most = (
+                1e-4 if expected.dtype in (torch.float32, torch.float64) else 2e-2
+            )  # half types: sums of other parts
+            difference = (expected.double() - got.double()).norm()
+            assert difference <= most * expected.double().norm() + 1e-6
+
+
 @pytest.mark.gpu
 def test_a_gpu_measures_a_threshold(
     cuda: torch.device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
