@@ -15,12 +15,11 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -39,15 +38,14 @@ from benchmarks.harness.results import (  # noqa: E402
     stamp,
     write_rows,
 )
+from benchmarks.harness.sanitizer import MORE_SANITIZERS, SANITIZERS, sanitizer  # noqa: E402
+from benchmarks.harness.steps import PYTHON, check, command, keep, last_line, tail  # noqa: E402
 from benchmarks.harness.suite import Size, Suite  # noqa: E402
 from benchmarks.harness.timing import framework_step_ms  # noqa: E402
 
-PYTHON = ROOT / "python"
 LIBRARIES = PYTHON / "warpalign" / "lib"
 BUILD = ROOT / "build" / "gpu-check"
-SANITIZERS = ("memcheck", "racecheck")
 ROOMY_KIB = 163  # KiB of shared memory that a block of an A100 can have
-MORE_SANITIZERS = ("initcheck", "synccheck")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -79,53 +77,6 @@ def parse_arguments() -> argparse.Namespace:
         if name not in known:
             parser.error(f"--suite: expected names out of {', '.join(known)}, got {name}")
     return arguments
-
-
-def command(arguments: list[str], limit_s: float, **environment: str) -> tuple[int, str]:
-    """Runs a command with the package on its path: exit status (124: too slow, 127: missing) and output."""
-    paths = [str(PYTHON), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **environment}
-    try:
-        done = subprocess.run(
-            arguments,
-            cwd=ROOT,
-            env=environment,
-            timeout=limit_s,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-    except subprocess.TimeoutExpired as late:
-        output = late.stdout or b""
-        return 124, (output.decode(errors="replace") if isinstance(output, bytes) else output)
-    except OSError as error:
-        return 127, str(error)
-    return done.returncode, done.stdout
-
-
-def check(name: str, status: str, detail: str, start: float, suite: str | None = None) -> Row:
-    """One row about a step that is no measurement; status: passed, failed or skipped; suite: of one operator."""
-    seconds = time.perf_counter() - start
-    print(f"{name:14} {suite or '':12} {status:8} {detail}  ({seconds:.0f} s)", flush=True)
-    row: Row = {"op": "check", "name": name, "status": status, "detail": detail}
-    return row | ({} if suite is None else {"suite": suite}) | {"seconds": rounded(seconds, 3)}
-
-
-def last_line(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "no output"
-
-
-def tail(output: str, count: int = 25) -> None:
-    print("\n".join("    " + line for line in output.splitlines()[-count:]), flush=True)
-
-
-def keep(output: str, log: Path) -> None:
-    """The whole output of a step that failed: what matters may stand far above its last lines."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text(output)
-    print(f"    whole output: {log}", flush=True)
 
 
 def build(device: torch.device) -> Row:
@@ -203,50 +154,6 @@ def cpp_tests() -> Row:
             tail(output)
     detail = f"{passed} passed, {failed} failed, {len(programs)} programs"
     return check("C++ tests", "failed" if failed else "passed", detail, start)
-
-
-def sanitizer(tool: str, suite: Suite, logs: Path) -> Row:
-    """Small shapes of every kernel of an operator under one tool of compute-sanitizer."""
-    start = time.perf_counter()
-    program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    if not Path(program).exists():
-        return check(tool, "skipped", "compute-sanitizer was not found", start, suite.name)
-    script = [sys.executable, "-m", suite.sanitizer]
-    race = tool == "racecheck"
-    # racecheck ends with an exception at kernels of bulk copies that it leaves out. So it looks at every kernel.
-    options = [] if race else ["--kernel-name", "kernel_substring=warpalign", "--error-exitcode", "99"]
-    limit_s = 540 if race else 150
-    status, output = command(
-        [program, "--tool", tool, *options, "--print-limit", "100000" if race else "5", *script],
-        limit_s,
-        SANITIZER=tool,
-        PYTORCH_NO_CUDA_MEMORY_CACHING="1",  # every tensor is its own allocation: memcheck then sees its end
-    )
-    summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*", output)
-    if race and summary:
-        told, is_clean = races(output, suite.known_races)
-        summary, status = [told], status or (0 if is_clean else 99)
-    if re.search(r"Device not supported|Unable to find injection library|not supported on this", output):
-        return check(tool, "skipped", "compute-sanitizer does not work on this machine", start, suite.name)
-    if status != 0 or not summary:  # without a summary the tool has seen nothing
-        tail(output, 40)
-        keep(output, logs / f"{tool}-{suite.name}.txt")
-        ended = (
-            f"stopped after {limit_s} s" if status == 124 else f"exit status {status}: {last_line(output)}"
-        )
-        return check(tool, "failed", summary[-1] if summary else ended, start, suite.name)
-    return check(tool, "passed", summary[-1], start, suite.name)
-
-
-def races(output: str, known: Sequence[str]) -> tuple[str, bool]:
-    """What racecheck reports of whose kernels, and whether nothing is ours but what is known to be false."""
-    reports = re.findall(r"= (?:Error|Warning): Race reported between .*", output)
-    ours = [report for report in reports if "warpalign" in report]
-    false = [report for report in ours if any(name in report for name in known)]
-    told = [f"{len(ours) - len(false)} reports of our kernels"]
-    told += [f"{len(false)} known to be false"] if false else []
-    told += [f"{len(reports) - len(ours)} of cuBLAS' and PyTorch's own"]
-    return ", ".join(told), len(ours) == len(false)
 
 
 def determinism(device: torch.device, runs: int, suite: Suite) -> Row:
@@ -347,6 +254,16 @@ def print_table(suite: Suite, sizes: list[Size], rows: list[Row]) -> None:
         )
 
 
+def print_checks(rows: list[Row]) -> None:
+    """One line for each step that is no measurement; failures last, where they are read."""
+    checks = [row for row in rows if row["op"] == "check"]
+    print("\nsteps")
+    for row in sorted(checks, key=lambda row: row["status"] == "failed"):
+        print(
+            f"{row['name']:14}{row.get('suite', ''):12}{row['status']:9}{row['seconds']:>6.0f} s  {row['detail'][:70]}"
+        )
+
+
 def main() -> int:
     arguments = parse_arguments()
     try:
@@ -403,6 +320,7 @@ def main() -> int:
         print(f"\nA step through an autograd.Function that computes nothing: {overhead} ms")
     for suite, sizes, found in measured:
         print_table(suite, sizes, found)
+    print_checks(rows)
     failed = [row for row in rows if row.get("status") == "failed" or "error" in row]
     print(f"\n{len(rows)} rows, {len(failed)} with a failure, in {target}")
     return 1 if failed else 0

@@ -25,7 +25,6 @@ MOST_PYTHON_LINES = 60
 # Files, as `path`, and functions, as `path: name`.
 EXCEPTIONS = frozenset(
     {
-        "benchmarks/gpu_check.py",
         "benchmarks/transducer/cuda_joint.cpp: measure",
         "benchmarks/transducer/sanitize.py: wrong",
         "bindings/torch/recurrent.cpp",

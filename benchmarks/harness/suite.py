@@ -50,6 +50,8 @@ class Suite:
     """(GPU) -> host times of the smallest eager step, in microseconds: a row whose `op` is the name and "_eager"."""
     known_races: Sequence[str] = ()
     """Parts of the names of kernels whose reports by racecheck are known to be false. The suite says why."""
+    racecheck_processes: int = 1
+    """Into how many processes at once racecheck's cases are divided: the sanitizer program then takes `--part k/n`."""
 
 
 def operators(module: str) -> list[str]:

@@ -192,36 +192,52 @@ def wrong_step(size: Size, device: torch.device) -> str | None:
     return None
 
 
-def run_cases(device: torch.device, cases: int | None = None) -> int:
-    """How many cases are wrong."""
+def run_cases(device: torch.device, cases: int | None = None, part: tuple[int, int] = (1, 1)) -> int:
+    """How many cases are wrong. part: (k, n), the k-th of n parts of the cases, which are dealt out in turn."""
+
+    def dealt(sizes: list[Size]) -> list[Size]:
+        return sizes[part[0] - 1 :: part[1]][:cases]
+
     failures = 0
-    for size in CASES[:cases]:
-        message = wrong(size, device)
-        if message:
-            failures += 1
-            print(f"WRONG: {size.name}: {message}", file=sys.stderr)
-    for size in RANDOM_CASES[:cases]:
+
+    def fail(size: Size, message: str) -> None:
+        nonlocal failures
+        failures += 1
+        print(f"WRONG: {size.name}: {message}", file=sys.stderr)
+
+    for size in dealt(CASES):
+        if message := wrong(size, device):
+            fail(size, message)
+    for size in dealt(RANDOM_CASES):
         if not all(result.isfinite().all() for result in Problem(size, device).step()):
-            failures += 1
-            print(f"WRONG: {size.name}: not finite", file=sys.stderr)
-    large = LARGE_BATCHES[:cases] if device.type == "cuda" else []
-    for size in (*SINGLE_STEPS[:cases], *large):
-        message = wrong(size, device, False) if size in large else wrong_step(size, device)
-        if message:
-            failures += 1
-            print(f"WRONG: {size.name}: {message}", file=sys.stderr)
-    print(
-        f"{sum(len(c[:cases]) for c in (CASES, RANDOM_CASES, SINGLE_STEPS, large))} cases, {failures} wrong"
-    )
+            fail(size, "not finite")
+    large = dealt(LARGE_BATCHES) if device.type == "cuda" else []
+    for size in dealt(SINGLE_STEPS):
+        if message := wrong_step(size, device):
+            fail(size, message)
+    for size in large:
+        if message := wrong(size, device, False):
+            fail(size, message)
+    count = sum(len(dealt(sizes)) for sizes in (CASES, RANDOM_CASES, SINGLE_STEPS)) + len(large)
+    print(f"{count} cases, {failures} wrong")
     return failures
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """ "2/5" -> (2, 5)."""
+    part, _, parts = text.partition("/")
+    if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"expected k/n with 1 <= k <= n, such as 2/5, got {text!r}")
+    return int(part), int(parts)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--cases", type=int, help="only so many of them")
+    parser.add_argument("--cases", type=int, help="only so many of each kind")
+    parser.add_argument("--part", type=part_of, default=(1, 1), metavar="K/N", help="the K-th of N parts")
     arguments = parser.parse_args()
-    return 1 if run_cases(torch.device(arguments.device), arguments.cases) else 0
+    return 1 if run_cases(torch.device(arguments.device), arguments.cases, arguments.part) else 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The benchmark scripts run on the CPU, and the tables in the documents are those of the results."""
 
+import argparse
 import json
 import re
 import sys
@@ -13,8 +14,10 @@ import pytest
 import torch
 
 from benchmarks import gpu_check, kernels, report
+from benchmarks.harness import sanitizer
 from benchmarks.harness import tables as harness
 from benchmarks.harness.kernels import launches
+from benchmarks.recurrent import sanitize as recurrent_sanitize
 from benchmarks.soft_dtw import (
     accuracy,
     cdist_scaling,
@@ -163,9 +166,9 @@ def test_gpu_check_counts_races_of_our_kernels(
 ) -> None:
     report = f"========= Error: Race reported between Read access at {kernel}\n" + "frame\n" * 99
     said = report + "RACECHECK SUMMARY: 1 hazard displayed\n"
-    monkeypatch.setattr(gpu_check.shutil, "which", lambda program: sys.executable)
-    monkeypatch.setattr(gpu_check, "command", lambda *arguments, **environment: (0, said))
-    row = gpu_check.sanitizer("racecheck", replace(SUITE, known_races=("ring",)), tmp_path / "logs")
+    monkeypatch.setattr(sanitizer.shutil, "which", lambda program: sys.executable)
+    monkeypatch.setattr(sanitizer, "command", lambda *arguments, **environment: (0, said))
+    row = sanitizer.sanitizer("racecheck", replace(SUITE, known_races=("ring",)), tmp_path / "logs")
     assert row["status"] == status
     assert row["detail"].startswith(told)
     if status == "failed":
@@ -173,11 +176,80 @@ def test_gpu_check_counts_races_of_our_kernels(
 
 
 def test_gpu_check_wants_a_sanitizers_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_check.shutil, "which", lambda program: sys.executable)
-    monkeypatch.setattr(gpu_check, "command", lambda *arguments, **environment: (0, "54 cases, 0 wrong\n"))
-    for tool in gpu_check.SANITIZERS:
-        row = gpu_check.sanitizer(tool, SUITE, tmp_path / "logs")
+    monkeypatch.setattr(sanitizer.shutil, "which", lambda program: sys.executable)
+    monkeypatch.setattr(sanitizer, "command", lambda *arguments, **environment: (0, "54 cases, 0 wrong\n"))
+    for tool in sanitizer.SANITIZERS:
+        row = sanitizer.sanitizer(tool, SUITE, tmp_path / "logs")
         assert (row["status"], row["detail"]) == ("failed", "exit status 0: 54 cases, 0 wrong")
+
+
+def test_racecheck_takes_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sanitizer.shutil, "which", lambda program: sys.executable)
+    report = "========= Error: Race reported between Read access at void warpalign::f()\n"
+    parts: dict[str, tuple[int, str]] = {}
+
+    def command(arguments: list[str], limit_s: float, **environment: str) -> tuple[int, str]:
+        assert arguments[-2] == "--part"
+        return parts.get(arguments[-1], (0, "12 cases, 0 wrong\nRACECHECK SUMMARY: 0 hazards displayed\n"))
+
+    monkeypatch.setattr(sanitizer, "command", command)
+    suite = replace(SUITE, racecheck_processes=3)
+    row = sanitizer.sanitizer("racecheck", suite, tmp_path / "logs")
+    assert (row["status"], row["detail"][:28]) == ("passed", "0 reports of our kernels, 0 ")
+    parts["2/3"] = (0, report + "RACECHECK SUMMARY: 1 hazard displayed\n")
+    row = sanitizer.sanitizer("racecheck", suite, tmp_path / "logs")
+    assert (row["status"], row["detail"][:28]) == ("failed", "1 reports of our kernels, 0 ")
+    for said, told in (
+        ((124, "RACECHECK SUMMARY: 0 hazards displayed\n"), "process 3 of 3: stopped after 540 s"),
+        (
+            (1, "WRONG: 3x3\nRACECHECK SUMMARY: 0 hazards displayed"),
+            "process 3 of 3: exit status 1: RACECHECK",
+        ),
+        ((0, "12 cases, 0 wrong\n"), "process 3 of 3: exit status 0: 12 cases, 0 wrong"),
+    ):
+        parts["3/3"] = said
+        row = sanitizer.sanitizer("racecheck", suite, tmp_path / "logs")
+        assert row["status"] == "failed"
+        assert row["detail"].startswith(told)
+    monkeypatch.setattr(sanitizer, "command", lambda *_, **__: (0, "ERROR SUMMARY: 0 errors\n"))
+    assert sanitizer.sanitizer("memcheck", suite, tmp_path / "logs")["status"] == "passed"
+
+
+def test_parts_of_the_lstms_cases_are_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[object] = []
+    monkeypatch.setattr(recurrent_sanitize, "wrong", lambda size, *_: ran.append(size))
+    monkeypatch.setattr(recurrent_sanitize, "wrong_step", lambda size, *_: ran.append(size))
+    monkeypatch.setattr(recurrent_sanitize, "RANDOM_CASES", [])
+    for part in range(1, 6):
+        assert recurrent_sanitize.run_cases(torch.device("cuda"), part=(part, 5)) == 0
+    module = recurrent_sanitize
+    expected = [*module.CASES, *module.SINGLE_STEPS, *module.LARGE_BATCHES]
+    assert sorted(map(repr, ran)) == sorted(map(repr, expected))
+    with pytest.raises(
+        argparse.ArgumentTypeError, match="expected k/n with 1 <= k <= n, such as 2/5, got '6/5'"
+    ):
+        recurrent_sanitize.part_of("6/5")
+
+
+def test_the_steps_table_has_failures_last(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {
+            "op": "check",
+            "name": "memcheck",
+            "suite": "ctc",
+            "status": "failed",
+            "detail": "3 errors",
+            "seconds": 5.0,
+        },
+        {"op": "check", "name": "pytest", "status": "passed", "detail": "7 passed", "seconds": 61.0},
+        {"op": "soft_dtw", "step_ms": 1.0},
+    ]
+    gpu_check.print_checks(rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[-2:]] == [
+        ["pytest", "passed", "61"],
+        ["memcheck", "ctc", "failed"],
+    ]
 
 
 def test_gpu_check_without_such_a_device(run: Run, tmp_path: Path) -> None:
