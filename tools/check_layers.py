@@ -31,6 +31,10 @@ CUDA_SYNTAX = re.compile(r"\b(__global__|__device__|__host__|__shared__|__forcei
 NAMESPACE = re.compile(r"^\s*namespace\s+([A-Za-z_][\w:]*)\s*\{", re.MULTILINE)
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
+# What a device can do is asked once: cuda::DeviceTraits is what everything else looks at.
+CAPABILITY = re.compile(r"\b(cudaDevAttrComputeCapability\w*|cudaGetDeviceProperties\w*|cudaDeviceProp)\b")
+TRAITS = Path("src/cuda/launch/traits.cu")
+
 MOST_SOURCES = 15  # of a room
 NAMED = re.compile(r"`([\w./*]+(?:\(\))?)`")  # files and functions that a room's page names
 
@@ -91,6 +95,8 @@ def check_file(root: Path, file: Path) -> Iterator[str]:
         target = included_layer(root, file, name)
         if target is not None and target not in allowed_layers(layer):
             yield f"{file}: includes {name} of layer `{target}`, which `{layer}` must not know"
+    if file != TRAITS and (asked := CAPABILITY.search(text)):
+        yield f"{file}: asks for {asked.group()}, but cuda::traits_of() alone looks at a device's capability"
     yield from check_namespaces(file, layer, text)
     if layer == "include" and (syntax := CUDA_SYNTAX.search(text)):
         yield f"{file}: a public header uses CUDA syntax: {syntax.group()}"

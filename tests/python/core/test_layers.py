@@ -54,6 +54,8 @@ def test_a_tree_in_order_is_accepted(tmp_path: Path) -> None:
         ("src/cpu/bad.h", '#include "soft_dtw/problem.h"'),
         ("src/cpu/bad.h", '#include "../cuda/threads/warp.cuh"'),
         ("src/cuda/threads/bad.cuh", '#include "cpu/simd.h"'),
+        ("src/cuda/launch/bad.cu", "int n = attribute(cudaDevAttrComputeCapabilityMajor, 0);"),
+        ("src/soft_dtw/bad.cu", "cudaDeviceProp found;"),
         ("src/soft_dtw/bad.cpp", '#include "cuda/threads/warp.cuh"'),
         ("src/soft_dtw/bad.cpp", '#include "transducer/problem.h"'),
         ("src/soft_dtw/bad.cpp", '#include "../transducer/problem.h"'),
