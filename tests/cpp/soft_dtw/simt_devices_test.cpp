@@ -43,6 +43,19 @@ TEST_F(Devices, LittleSharedMemory) {
   }
 }
 
+// sm_120: later than any class that was measured, with the matrix units of sm_90 but not its shared memory.
+TEST_F(Devices, ALaterArchitectureWithLittleSharedMemory) {
+  simt::device = {.multiprocessors = 5, .shared_bytes = 99 * 1024, .compute_capability_major = 12};
+  for (const int dim : {0, 2, 20, 70}) {
+    const Batch<float> batch({2, 90, 130, dim}, 0.5, 5);
+    expect_close(batch, run(batch, kEverything));
+  }
+  const Batch<float> batch({2, 90, 70, 41}, 1.0, 4);
+  const Outputs<float> by_units = run(batch, kGradients, Precision::kHigh);
+  simt::device.compute_capability_major = 9;
+  EXPECT_TRUE(same_bits(run(batch, kGradients, Precision::kHigh), by_units));
+}
+
 // Tensors end where their last number does, and AddressSanitizer sees a byte that is read behind it. Steps of
 // odd numbers of features begin at every place of 16 bytes.
 TEST_F(Devices, NothingIsReadBehindSeries) {
