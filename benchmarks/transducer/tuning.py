@@ -8,6 +8,7 @@ from functools import partial
 import torch
 
 from benchmarks.harness.tuning import Choice, Crossing, Machine, Probe, Problem, Run
+from benchmarks.transducer import measure
 from benchmarks.transducer.joint import JointProblem
 from benchmarks.transducer.sizes import Size
 
@@ -55,6 +56,16 @@ def few_labels(_: Machine) -> list[Problem]:
     ]
 
 
+def _logits(size: Size, device: torch.device) -> Run:
+    return measure.Problem(size, device).step
+
+
+def logits(_: Machine) -> list[Problem]:
+    return [
+        Problem(size.name, partial(_logits, size)) for size in (Size(4, 100, 30, 256), Size(2, 60, 20, 1024))
+    ]
+
+
 PROBES: dict[str, Probe] = {
     "warpgroup_labels": Crossing(few_labels),
     "warpgroup_chunk_bytes": Choice(
@@ -76,6 +87,9 @@ PROBES: dict[str, Probe] = {
     ),
     "weight_parts": Choice(joints([*LARGE, *SMALL], "float32", True), values=[1, 2, 4]),
     "tf32_weight_parts": Choice(joints([*LARGE, *SMALL], "float32", True, "medium"), values=[1, 2, 4, 8]),
+    "worker_elements": Choice(
+        logits, values=[1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18], needs_threads=True
+    ),
     "joint_tile_bytes": Choice(
         lambda _: [joint(Size(1, 50, 30, v, H=h), True) for v, h in ((29, 320), (512, 512), (1024, 640))],
         values=[MIB // 2, MIB, 2 * MIB, 4 * MIB],

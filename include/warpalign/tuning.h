@@ -27,6 +27,9 @@ bool force_soft_dtw_threshold(const char* name, int value);
 // The same of the transducer's functions: losses, joint network, alignments and decoding.
 bool transducer_threshold(int index, Threshold* out);
 bool force_transducer_threshold(const char* name, int value);
+// The same of CTC's functions and of alignments.
+bool ctc_threshold(int index, Threshold* out);
+bool force_ctc_threshold(const char* name, int value);
 // The same of transport's functions: sinkhorn(), its derivatives, anchors and graphs.
 bool transport_threshold(int index, Threshold* out);
 bool force_transport_threshold(const char* name, int value);

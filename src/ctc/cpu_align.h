@@ -9,6 +9,7 @@
 
 #include "cpu/team.h"
 #include "ctc/cpu_frames.h"
+#include "ctc/tuning.h"
 
 namespace warpalign::detail::ctc {
 
@@ -30,10 +31,10 @@ struct Stripes {
   // A stripe is wide enough that its pairs take longer than the frame's weights, which each stripe computes.
   // Each thread has several stripes, which keeps waits short.
   static Stripes of(const CtcProblem& p, const Execution& execution) {
-    constexpr int kNarrowest = 512, kOfThread = 4;
+    const CpuTuning tuning = cpu_tuning(cpu::selected_isa());
     const int threads = cpu::threads_of(execution) / std::max(p.batch, 1);
-    const int most = threads > 1 ? threads * kOfThread : 1;
-    const int count = std::clamp((p.labels + 1) / kNarrowest, 1, most);
+    const int most = threads > 1 ? threads * tuning.stripes_per_thread : 1;
+    const int count = std::clamp((p.labels + 1) / tuning.stripe_pairs, 1, most);
     return {count, (p.labels + 1) / count / kCpuPad * kCpuPad};
   }
   [[nodiscard]] std::int32_t widest(std::int32_t labels) const { return labels + 1 - width * (count - 1); }

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "ctc/cpu_batch.h"
+#include "ctc/tuning.h"
 
 namespace warpalign::detail::ctc {
 
@@ -79,9 +80,9 @@ bool normalize_frame(const CtcProblem& p, const Rows<T>& rows, std::int32_t b, s
 template <class T>
 void normalize_frames(const CtcProblem& p, const Batch& batch, const Normalizers& to, std::int32_t* is_nan,
                       T* packed, const Execution& execution) {
-  constexpr std::int64_t kChunk = 1 << 16;  // elements that a worker takes at a time
+  const std::int64_t elements = cpu_tuning(cpu::selected_isa()).worker_elements;
   if (!has_normalizers(p)) return;
-  const std::int64_t chunk = std::clamp<std::int64_t>(kChunk / p.classes, 1, std::max(p.frames, 1));
+  const std::int64_t chunk = std::clamp<std::int64_t>(elements / p.classes, 1, std::max(p.frames, 1));
   const std::int64_t chunks = (p.frames + chunk - 1) / chunk;
   const std::int64_t all = chunks * p.batch;
   if (all == 0) return;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "ctc/cpu_batch.h"
+#include "ctc/tuning.h"
 
 namespace warpalign::detail::ctc {
 
@@ -15,9 +16,9 @@ namespace warpalign::detail::ctc {
 // of a second-level cache, and at least the square root of T, which the bound of ctc_most_saved_bytes()
 // needs.
 inline std::int32_t segment_frames(const CtcProblem& p) {
-  constexpr std::int64_t kCacheDoubles = 1 << 16;
   const auto root = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(p.frames))));
-  const std::int64_t fitting = kCacheDoubles / (4 * cpu_stride(p.labels));
+  const std::int64_t most = cpu_tuning(cpu::selected_isa()).segment_doubles;
+  const std::int64_t fitting = most / (4 * cpu_stride(p.labels));
   return static_cast<std::int32_t>(
       std::clamp<std::int64_t>(std::max(root, fitting), 1, std::max(p.frames, 1)));
 }

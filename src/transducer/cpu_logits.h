@@ -9,12 +9,10 @@
 
 #include "transducer/cpu_batch.h"
 #include "transducer/cpu_node.h"
+#include "transducer/tuning.h"
 
 namespace warpalign::detail::transducer {
 inline namespace on_host {
-
-// The number of logits that a worker takes at a time.
-inline constexpr std::int64_t kChunk = 1 << 16;
 
 inline std::size_t saved_bytes(const TransducerProblem& p) {
   const TransducerLattice& l = p.lattice;
@@ -45,8 +43,10 @@ void for_frames(const TransducerProblem& p, const Batch& batch, bool with_paddin
                 Body&& body) {
   const std::int64_t frames = with_padding && !p.packed ? p.lattice.frames : batch.longest();
   const std::int64_t states = p.packed ? batch.most_states() : p.lattice.states;
+  // The elements that a worker takes at a time: large against its bookkeeping, small against a batch.
+  const std::int64_t elements = cpu_tuning(cpu::selected_isa()).worker_elements;
   const std::int64_t chunk =
-      std::clamp<std::int64_t>(kChunk / (states * p.labels), 1, std::max<std::int64_t>(frames, 1));
+      std::clamp<std::int64_t>(elements / (states * p.labels), 1, std::max<std::int64_t>(frames, 1));
   const std::int64_t chunks = (frames + chunk - 1) / chunk;
   const std::int64_t all = chunks * p.lattice.batch;
   if (all == 0) return;

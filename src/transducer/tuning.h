@@ -67,6 +67,8 @@ inline CudaTuning cuda_tuning(const cuda::DeviceTraits& device) {
 
 struct CpuTuning {
   int device_class;  // a cpu::Isa
+  // A worker takes so many elements at a time in a pass over logits. Unit: elements of logits.
+  int worker_elements;
   // A worker makes logits of at most so many bytes at a time: they stay in its second-level cache. Unit:
   // bytes.
   int joint_tile_bytes;
@@ -75,12 +77,20 @@ struct CpuTuning {
 };
 inline constexpr CpuTuning kCpuTunings[] = {
     {
+        .device_class = 1,
+        .worker_elements = 65536,
+        .joint_tile_bytes = 2097152,
+        .joint_gradient_chunk_bytes = 16777216,
+    },
+    {
         .device_class = 2,
+        .worker_elements = 65536,
         .joint_tile_bytes = 2097152,
         .joint_gradient_chunk_bytes = 16777216,
     },
 };
 inline TuningField<CpuTuning> cpu_tuning_fields[] = {
+    {"worker_elements", &CpuTuning::worker_elements},
     {"joint_tile_bytes", &CpuTuning::joint_tile_bytes},
     {"joint_gradient_chunk_bytes", &CpuTuning::joint_gradient_chunk_bytes},
 };

@@ -20,6 +20,7 @@
 #include "ctc/cuda/call/launch.h"
 #include "ctc/cuda/gradient/params.cuh"
 #include "ctc/cuda/lattice/params.cuh"
+#include "ctc/tuning.h"
 #include "cuda/launch/launch.cuh"
 #include "warpalign/ctc.h"
 
@@ -52,6 +53,7 @@ class Plan {
  public:
   Plan(const CtcProblem& p, const Execution& execution)
       : p_(p), multiprocessors_(cuda::traits_of(execution.cuda_device).multiprocessors) {
+    dense_classes_ = cuda_tuning(cuda::traits_of(execution.cuda_device)).dense_classes;
     const int root = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(p.frames))));
     const int least = root * static_cast<int>(sizeof(Real) / sizeof(float));
     chunk_ = std::max(cuda::div_up(least, kSegment), 1) * kSegment;
@@ -161,8 +163,7 @@ class Plan {
   }
 
   [[nodiscard]] Slots slots() const {
-    constexpr int kFewClasses = 512;
-    const bool dense = p_.classes <= std::max(kFewClasses, labels_);
+    const bool dense = p_.classes <= std::max(dense_classes_, labels_);
     return {dense, (dense ? p_.classes : labels_) + 1, nullptr};
   }
   // The number of occupancies of a segment, which are in shared memory or in the workspace.
@@ -204,6 +205,7 @@ class Plan {
   Way way_;
   bool is_named_;
   int multiprocessors_;
+  int dense_classes_;   // CudaTuning's
   int labels_;          // as Batch::labels
   int chunk_, chunks_;  // frames of a chunk, and number of chunks
   int strips_, panel_strips_, panels_;
