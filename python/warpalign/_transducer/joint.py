@@ -100,7 +100,7 @@ def transducer_loss_from_joint(
     Under torch.autocast all four floating-point tensors are cast, as a linear layer casts them. The CPU widens half types
     to float32. A GPU (compute capability 8.0 and later) multiplies them on its matrix units and adds in float32; hidden
     numbers and the gradients with respect to the logits are rounded to the half type there. Logits are too, except for more
-    than 128 labels on compute capability 9.0.
+    than 16 labels on compute capability 9.0.
 
     Returns:
         (B,), or 0-d with a reduction or for one utterance; float64 for float64 tensors, else float32.
