@@ -13,6 +13,7 @@ benchmarks/results/<machine>/<date>-<commit>-tuning-<operator>.json. docs/develo
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,7 @@ import make_tuning  # noqa: E402
 
 FOLDER = ROOT / "tuning"
 BUDGET_S = 0.02  # of one of the times
+MOST_LOAD = 0.5  # of other programs, where a CPU is measured
 
 
 def class_of(device: torch.device) -> str:
@@ -192,46 +194,58 @@ def parse_arguments() -> argparse.Namespace:
         "--device", choices=["cuda", "cpu"], action="append", help="default: each that is here"
     )
     parser.add_argument("--dry-run", action="store_true", help="measure and print, but write no thresholds")
+    parser.add_argument("--busy", action="store_true", help="measure a CPU though other programs use it")
     parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="S", help="seconds of one time")
     add_arguments(parser)
     return parser.parse_args()
 
 
+def measure(arguments: argparse.Namespace, kind: str, entries: list[dict[str, Any]]) -> None:
+    """Thresholds of one kind of device, and their times into a file."""
+    device = torch.device(kind)
+    tuner = Tuner(arguments.operator, device, arguments.budget)
+    rows = tune(tuner, entries, probes_of(arguments.operator), class_of(device))
+    machine = device_name(device)
+    out, commit = result_path(arguments, machine, f"-tuning-{arguments.operator}")
+    write_rows([row | stamp(commit) | {"device": machine} for row in rows], out)
+    print(f"times: {out}", flush=True)
+
+
+def obstacle(kind: str, load: float, busy: bool) -> str | None:
+    """Why this machine cannot measure a kind of device."""
+    if kind == "cuda" and not torch.cuda.is_available():
+        return "this machine has no GPU"
+    if kind == "cpu" and load > MOST_LOAD and not busy:
+        return (
+            f"the load is {load:.1f}, and times beside other programs mislead (--busy measures all the same)"
+        )
+    return None
+
+
 def main() -> int:
     arguments = parse_arguments()
+    load = os.getloadavg()[0]
     path = FOLDER / f"{arguments.operator}.json"
     tuning = make_tuning.read(path)
     names = {entry["name"]: kind for kind, entries in tuning.items() for entry in entries}
     if unknown := sorted(set(arguments.only or []) - set(names)):
         print(f"tune: {arguments.operator} has no threshold {', '.join(unknown)}; it has {', '.join(names)}")
         return 2
-    wanted = [name for name in names if not arguments.only or name in arguments.only]
-    devices = arguments.device or ["cuda", "cpu"]
-    missing = [name for name in wanted if names[name] == "cuda"] if not torch.cuda.is_available() else []
-    if missing and "cuda" in devices:
-        print(f"tune: this machine has no GPU, which {len(missing)} thresholds need: {', '.join(missing)}")
-        if missing == wanted or devices == ["cuda"]:
-            return 1
-    for kind in devices:
+    measured = 0
+    for kind in arguments.device or ["cuda", "cpu"]:
         entries = [
-            entry
-            for entry in tuning.get(kind, [])
-            if entry["name"] in wanted and entry["name"] not in missing
+            entry for entry in tuning.get(kind, []) if not arguments.only or entry["name"] in arguments.only
         ]
-        if not entries:
-            continue
-        device = torch.device(kind)
-        tuner = Tuner(arguments.operator, device, arguments.budget)
-        rows = tune(tuner, entries, probes_of(arguments.operator), class_of(device))
-        machine = device_name(device)
-        out, commit = result_path(arguments, machine, f"-tuning-{arguments.operator}")
-        write_rows([row | stamp(commit) | {"device": machine} for row in rows], out)
-        print(f"times: {out}", flush=True)
-    if not arguments.dry_run:
+        if entries and (why := obstacle(kind, load, arguments.busy)):
+            print(f"tune: {why}: left out {', '.join(entry['name'] for entry in entries)}", flush=True)
+        elif entries:
+            measure(arguments, kind, entries)
+            measured += len(entries)
+    if measured and not arguments.dry_run:
         make_tuning.write(path, tuning)
         subprocess.run([sys.executable, str(ROOT / "tools" / "make_tuning.py")], check=True)
         print(f"thresholds: {path}; build again to use them")
-    return 0
+    return 0 if measured else 1
 
 
 if __name__ == "__main__":

@@ -269,6 +269,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(tune.subprocess, "run", lambda *_, **__: None)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(tune.os, "getloadavg", lambda: (0.2, 9.0, 9.0))
     (tmp_path / "soft_dtw.json").write_text((ROOT / "tuning" / "soft_dtw.json").read_text())
     return tmp_path
 
@@ -284,8 +285,12 @@ def test_a_machine_without_a_gpu_says_what_it_cannot_measure(
     alone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_tune(monkeypatch, alone, "--only", "turn_warps") == 1
-    assert "no GPU, which 1 thresholds need: turn_warps" in capsys.readouterr().out
+    assert "tune: this machine has no GPU: left out turn_warps" in capsys.readouterr().out
     assert run_tune(monkeypatch, alone, "--device", "cuda") == 1
+    monkeypatch.setattr(tune.os, "getloadavg", lambda: (1.4, 0.0, 0.0))
+    assert run_tune(monkeypatch, alone, "--device", "cpu") == 1
+    told = "tune: the load is 1.4, and times beside other programs mislead (--busy measures all the same): left out"
+    assert f"{told} help_cells, help_pairs" in capsys.readouterr().out
     assert run_tune(monkeypatch, alone, "--only", "turns,turn_warps") == 2
     assert "soft_dtw has no threshold turns; it has meeting_strips" in capsys.readouterr().out
 
