@@ -82,6 +82,9 @@ PROBES: dict[str, Probe] = {
     "block_elements": Choice(teams, values=[8192, 16384, 32768, 65536, 131072]),
     "sharing_steps": Crossing(gradients_of_units),
     "warpgroup_points": Crossing(sampled_steps),
+    "search_limit_lengths": Choice(
+        lambda _: [Problem("paths of 429 nodes of 3000", _paths, has_graph=False)], values=[2, 3, 4, 6, 8, 12]
+    ),
     "thread_elements": Crossing(shared_solves, needs_threads=True),
     "kept_iterations": Crossing(few_iterations),
     "joint_search_sources": Choice(

@@ -18,6 +18,9 @@ struct CudaTuning {
   // From so many points on, warpgroups make the passes over points rounded to binary16. Unit: points of the
   // longer side.
   int warpgroup_points;
+  // A search for shortest paths takes nodes up to a limit that is so much farther than the nearest one. Unit:
+  // mean lengths of an edge.
+  int search_limit_lengths;
 };
 inline constexpr CudaTuning kCudaTunings[] = {
     {
@@ -25,12 +28,14 @@ inline constexpr CudaTuning kCudaTunings[] = {
         .block_elements = 32768,
         .sharing_steps = 24,
         .warpgroup_points = 8192,
+        .search_limit_lengths = 6,
     },
 };
 inline TuningField<CudaTuning> cuda_tuning_fields[] = {
     {"block_elements", &CudaTuning::block_elements},
     {"sharing_steps", &CudaTuning::sharing_steps},
     {"warpgroup_points", &CudaTuning::warpgroup_points},
+    {"search_limit_lengths", &CudaTuning::search_limit_lengths},
 };
 inline CudaTuning cuda_tuning(const cuda::DeviceTraits& device) {
   return tuned(kCudaTunings, cuda_tuning_fields, device.compute_capability);

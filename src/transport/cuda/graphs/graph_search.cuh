@@ -18,7 +18,6 @@
 namespace warpalign::detail::transport {
 
 inline constexpr int kLanesOfNode = 8;      // lanes that share a node's edges
-inline constexpr double kLimitStep = 6;     // in mean lengths of an edge; larger steps repeat more work
 inline constexpr int kLengthsOfThread = 4;  // lengths per thread in the sample for the mean
 
 template <class Real>
@@ -134,7 +133,7 @@ class Search {
       }
       __syncthreads();
     }
-    step_ = shared_.lengths > 0 ? kLimitStep * shared_.length / shared_.lengths : 0;
+    step_ = shared_.lengths > 0 ? p_.layout.limit_lengths * shared_.length / shared_.lengths : 0;
     if (!(step_ < CUDART_INF)) step_ = 0;
     __syncthreads();
   }

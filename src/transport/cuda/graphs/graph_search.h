@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cuda/launch/device.h"
+#include "transport/tuning.h"
 
 namespace warpalign::detail::transport {
 
@@ -20,6 +21,7 @@ struct SearchArray {
 
 struct SearchLayout {
   int threads;
+  int limit_lengths;               // CudaTuning::search_limit_lengths
   std::int64_t shared_bytes = 0;   // dynamic shared memory of a block
   std::int64_t scratch_bytes = 0;  // of a block
   SearchArray distances;           // (nodes) float64
@@ -29,7 +31,8 @@ struct SearchLayout {
   SearchArray nearest;             // (nodes) float64, for landmarks
 
   SearchLayout(int nodes, bool landmarks, const cuda::DeviceTraits& limits)
-      : threads(std::clamp(cuda::div_up(nodes, 32) * 32, 64, kMostSearchThreads)) {
+      : threads(std::clamp(cuda::div_up(nodes, 32) * 32, 64, kMostSearchThreads)),
+        limit_lengths(cuda_tuning(limits).search_limit_lengths) {
     const auto take = [&](std::int64_t bytes) -> SearchArray {
       bytes = static_cast<std::int64_t>(cuda::aligned(static_cast<std::size_t>(bytes)));
       const bool on_chip = shared_bytes + bytes <= limits.shared_bytes_per_block;
