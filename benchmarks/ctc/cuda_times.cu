@@ -59,7 +59,7 @@ struct Call {
   CtcOutputs out;
   CtcGradient g;
   Execution execution;
-  std::size_t saved_bytes, loss_bytes, gradient_bytes;
+  std::size_t saved_bytes, loss_bytes, gradient_bytes, value_bytes;
   Memory logits, targets, loss, saved, workspace, grad;
 
   static CtcProblem problem(const Row& r, DType dtype) {
@@ -86,7 +86,8 @@ struct Call {
         targets(y),
         loss(r.batch * sizeof(double)),
         saved(saved_bytes),
-        workspace(std::max(loss_bytes, gradient_bytes)),
+        value_bytes(ctc::loss_workspace_bytes_cuda(p, CtcOutputs{this, nullptr}, execution)),
+        workspace(std::max({loss_bytes, gradient_bytes, value_bytes})),
         grad(x.size() * sizeof(Element)) {
     p.logits.data = logits.get();
     p.targets = static_cast<const std::int32_t*>(targets.get());
@@ -97,8 +98,7 @@ struct Call {
   }
   void forward() { check(ctc::loss_cuda(p, out, {workspace.get(), loss_bytes}, execution)); }
   void value() {
-    const std::size_t bytes = ctc::loss_workspace_bytes_cuda(p, {loss.get(), nullptr}, execution);
-    check(ctc::loss_cuda(p, {loss.get(), nullptr}, {workspace.get(), bytes}, execution));
+    check(ctc::loss_cuda(p, {loss.get(), nullptr}, {workspace.get(), value_bytes}, execution));
   }
   void backward() { check(ctc::gradient_cuda(p, g, {workspace.get(), gradient_bytes}, execution)); }
   std::vector<Element> gradient() const {
