@@ -99,63 +99,99 @@ class Search {
     return p_.borders + (static_cast<std::int64_t>(2) * b_ + round % 2) * p_.frames;
   }
 
+  // A lane's position in one round, and its state.
+  struct Round {
+    int number, position;
+    bool exists, leaves;   // the lane has a position; it is the warp's last one
+    double value, before;  // Q of the lane, and of the position before the warp's first one
+    bool bad;              // whether a NaN or +inf has been read
+  };
+
   // Goes through all frames of positions first ... first + 32 warps - 1. Returns whether this lane has read a
   // NaN or +inf.
   __device__ __forceinline__ bool make_moves(int first, double& end) const {
     constexpr int kAhead = sizeof(Element) == 8 ? 2 : 3;
     const int position = first + warp_ * cuda::kWarpSize + lane_;
-    const int round = first / (warps_ * cuda::kWarpSize);
-    const bool exists = position < positions_;
     const bool works = first + warp_ * cuda::kWarpSize < positions_;
     const int active = min(warps_, (positions_ - first + cuda::kWarpSize - 1) / cuda::kWarpSize);
-    const bool leaves = lane_ == cuda::kWarpSize - 1;
+    Round r{first / (warps_ * cuda::kWarpSize),
+            position,
+            position < positions_,
+            lane_ == cuda::kWarpSize - 1,
+            -CUDART_INF,
+            position == 0 ? 0.0 : -CUDART_INF,
+            false};
     const Element* const row = p_.scores + b_ * p_.stride[0] + position * p_.stride[1];
     const int groups = (frames_ + kSearchGroup - 1) / kSearchGroup;
     Octet<Element> ahead[kAhead] = {};
     const auto fetch = [&](Octet<Element>& to, int group) {
       const int t = group * kSearchGroup;
-      to.load(row + t * p_.stride[2], p_.stride[2], exists ? frames_ - t : 0);
+      to.load(row + t * p_.stride[2], p_.stride[2], r.exists ? frames_ - t : 0);
     };
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) fetch(ahead[k], k);
-    double value = -CUDART_INF, before = position == 0 ? 0.0 : -CUDART_INF;
-    bool bad = false;
-    for (int k = 0; k < groups + active - 1; ++k) {
-      const int group = k - warp_;
-      if (works && group >= 0 && group < groups) {
-        const int begin = group * kSearchGroup;
-        const Octet<Element> now = ahead[0];
+    // A warp is one group later than the previous warp.
+    const int behind = min(warp_, active);
+    for (int k = 0; k < behind; ++k) __syncthreads();
+#pragma unroll 1
+    for (int i = 0; i < groups; i += kAhead) {
 #pragma unroll
-        for (int j = 0; j + 1 < kAhead; ++j) ahead[j] = ahead[j + 1];
-        fetch(ahead[kAhead - 1], group + kAhead);
-        const double* const in = rings_[warp_] + begin % kRing;
-        double edges[kSearchGroup];
-#pragma unroll
-        for (int q = 0; q < kSearchGroup; ++q) {
-          edges[q] = -CUDART_INF;
-          if (warp_ > 0) edges[q] = in[q];
-          if (warp_ == 0 && round > 0 && begin + q < frames_) edges[q] = border(round - 1)[begin + q];
+      for (int k = 0; k < kAhead; ++k) {
+        if (i + k >= groups) break;
+        if (works) {
+          pass(r, ahead[k], (i + k) * kSearchGroup);
+          fetch(ahead[k], i + k + kAhead);
         }
-#pragma unroll
-        for (int q = 0; q < kSearchGroup; ++q) {
-          if (begin + q >= frames_) continue;
-          double other = cuda::shuffle_up(value);
-          if (lane_ == 0) other = before;
-          before = edges[q];
-          const double x = static_cast<double>(cuda::widen(now.x[q]));
-          bad |= exists && !(x < CUDART_INF);
-          const unsigned all = __ballot_sync(cuda::kFullWarp, other > value);
-          value = (other > value ? other : value) + x;
-          if (lane_ == 0) moves(begin + q)[position / cuda::kWarpSize] = all;
-          if (leaves) rings_[warp_ + 1][(begin + q) % kRing] = value;
-          if (leaves && warp_ == warps_ - 1 && position + 1 < positions_) border(round)[begin + q] = value;
-        }
+        __syncthreads();
       }
-      __syncthreads();
     }
-    if (position == positions_ - 1 && frames_ > 0) end = value;
+    for (int k = behind; k < active; ++k) __syncthreads();
+    if (position == positions_ - 1 && frames_ > 0) end = r.value;
     __syncthreads();
-    return bad;
+    return r.bad;
+  }
+
+  // Goes through frames begin ... begin + 7, as far as they exist.
+  __device__ __forceinline__ void pass(Round& r, const Octet<Element>& x, int begin) const {
+    double* const in = rings_[warp_] + begin % kRing;
+    double* const out = rings_[warp_ + 1] + begin % kRing;
+    const bool mine = lane_ < kSearchGroup && begin + lane_ < frames_;  // the lane has a frame
+    if (warp_ == 0) {
+      if (mine) in[lane_] = r.number > 0 ? border(r.number - 1)[begin + lane_] : -CUDART_INF;
+      __syncwarp();
+    }
+    const unsigned bits = begin + kSearchGroup <= frames_ ? pass_frames<true>(r, x, begin, in, out)
+                                                          : pass_frames<false>(r, x, begin, in, out);
+    if (mine) moves(begin + lane_)[r.position / cuda::kWarpSize] = bits;
+    if (warp_ == warps_ - 1 && p_.borders) {
+      __syncwarp();
+      if (mine) border(r.number)[begin + lane_] = out[lane_];
+    }
+  }
+  // Returns in lane q a bit for each lane: whether its path to frame begin + q comes from the previous
+  // position.
+  template <bool kAll>
+  __device__ __forceinline__ unsigned pass_frames(Round& r, const Octet<Element>& x, int begin,
+                                                  const double* in, double* out) const {
+    double edges[kSearchGroup];
+#pragma unroll
+    for (int q = 0; q < kSearchGroup; ++q) edges[q] = in[q];
+    unsigned bits = 0;
+#pragma unroll
+    for (int q = 0; q < kSearchGroup; ++q) {
+      if (!kAll && begin + q >= frames_) break;
+      double other = cuda::shuffle_up(r.value);
+      if (lane_ == 0) other = r.before;
+      r.before = edges[q];
+      const auto score = cuda::widen(x.x[q]);
+      r.bad |= r.exists && !(score < static_cast<decltype(score)>(CUDART_INF));
+      const bool moves_on = other > r.value;
+      const unsigned all = __ballot_sync(cuda::kFullWarp, moves_on);
+      r.value = (moves_on ? other : r.value) + static_cast<double>(score);
+      if (lane_ == q) bits = all;
+      if (r.leaves) out[q] = r.value;
+    }
+    return bits;
   }
 
   // Called by one warp. Goes from the last frame to the first in windows of 32 frames: lane j loads the words
@@ -173,31 +209,28 @@ class Search {
     int asked = s / cuda::kWarpSize;
     ask(frames_, asked);
     for (int hi = frames_; hi > 0; hi -= cuda::kWarpSize) {
-      unsigned words[kWords];
-#pragma unroll
-      for (int k = 0; k < kWords; ++k) words[k] = next[k];
-      const int top = asked;
+      const bool is_below = s / cuda::kWarpSize < asked;
+      const unsigned high = is_below ? next[1] : next[0], low = is_below ? next[2] : next[1];
+      // Bit 31 - k: whether the path to position s - k comes from the previous position.
+      const auto both = static_cast<std::uint64_t>(high) << 32 | low;
+      const auto bits = static_cast<unsigned>(both << (31 - s % cuda::kWarpSize) >> 32);
       asked = s / cuda::kWarpSize;
       ask(hi - cuda::kWarpSize, asked);
-      int mine = -1;
-      bool moved = false;
-      const int count = min(hi, cuda::kWarpSize);
-      for (int j = 0; j < count; ++j) {
-        const int behind = top - s / cuda::kWarpSize;
-        const unsigned word = cuda::shuffle(behind == 0 ? words[0] : behind == 1 ? words[1] : words[2], j);
-        const bool moves_on = word >> (s % cuda::kWarpSize) & 1u;
-        if (lane_ == j) {
-          mine = s;
-          moved = moves_on;
-        }
-        s -= moves_on;
+      int place = 31, mine = 0;
+#pragma unroll
+      for (int j = 0; j < cuda::kWarpSize; ++j) {  // frames before the first one have no bits
+        const unsigned word = cuda::shuffle(bits, j);
+        if (lane_ == j) mine = place;
+        place -= static_cast<int>(word >> place & 1u);
       }
-      const int t = hi - 1 - lane_;
-      if (lane_ >= count) continue;
+      const int t = hi - 1 - lane_, position = s - (31 - mine);
+      s -= 31 - place;
+      if (t < 0) continue;
       if (p_.path) {
-        p_.path[(static_cast<std::int64_t>(b_) * p_.positions + mine) * p_.frames + t] = 1;
+        p_.path[(static_cast<std::int64_t>(b_) * p_.positions + position) * p_.frames + t] = 1;
       }
-      if (moved || t == 0) p_.begins[static_cast<std::int64_t>(b_) * p_.positions + mine] = t;
+      const bool moved = bits >> mine & 1u;
+      if (moved || t == 0) p_.begins[static_cast<std::int64_t>(b_) * p_.positions + position] = t;
     }
   }
 
