@@ -129,12 +129,21 @@ class Rows {
       if (t >= utterance.frames) continue;
       const Element* const at = p_.logits + b * batch.stride[0] + t * batch.stride[1];
       Real* const to = p_.table + row * (batch.labels + 1);
-      for (int k = lane_; k < utterance.labels; k += cuda::kWarpSize) {
-        const int label = utterance.label(batch, k);
-        if (batch.star >= 0 && label == batch.star) {
-          to[k] = star_of_row;
-        } else if (label >= 0) {
-          to[k] = static_cast<Real>(cuda::widen(at[label * batch.stride[2]]));
+      constexpr int kTogether = 4;  // loads of a lane on their way
+      for (int begin = lane_; begin < utterance.labels; begin += kTogether * cuda::kWarpSize) {
+        int label[kTogether];
+        Element x[kTogether] = {};
+#pragma unroll
+        for (int j = 0; j < kTogether; ++j) label[j] = utterance.label(batch, begin + j * cuda::kWarpSize);
+#pragma unroll
+        for (int j = 0; j < kTogether; ++j) {
+          if (label[j] >= 0 && label[j] != batch.star) x[j] = at[label[j] * batch.stride[2]];
+        }
+#pragma unroll
+        for (int j = 0; j < kTogether; ++j) {
+          if (label[j] < 0) continue;
+          const bool is_star = label[j] == batch.star;
+          to[begin + j * cuda::kWarpSize] = is_star ? star_of_row : static_cast<Real>(cuda::widen(x[j]));
         }
       }
       if (lane_ == 0) to[batch.labels] = static_cast<Real>(cuda::widen(at[batch.blank * batch.stride[2]]));
