@@ -44,12 +44,11 @@ struct Vector {
 };
 
 // to[k] = function(from[k]) for the row's columns, or function() if !kReads. This thread is lane `lane` of
-// the `lanes` that share the row.
-template <bool kReads, class Storage, class Function>
+// the `lanes` that share the row. It loads kUnroll vectors before it uses the first.
+template <bool kReads, int kUnroll = 4, class Storage, class Function>
 __device__ __forceinline__ void write_row(Storage* to, const Storage* from, int labels, int lane, int lanes,
                                           const Function& function) {
   using Vector = Vector<Storage>;
-  constexpr int kUnroll = 4;
   constexpr int kSize = static_cast<int>(sizeof(Storage));
   const auto misaligned = [](const Storage* p) {
     return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) % 16);

@@ -41,6 +41,7 @@ struct Moves {
 
 constexpr int trace_shared_bytes(int piece, int warps) {
   return (warps + 1) * 2 * kGroup * static_cast<int>(sizeof(BestState)) +
+         warps * static_cast<int>(sizeof(WeightGroup<double>)) +
          piece * warps * static_cast<int>(sizeof(Moves)) + piece * static_cast<int>(sizeof(std::int32_t));
 }
 
@@ -61,7 +62,8 @@ class Trace {
         first_(piece * p.piece),
         last_(min(first_ + p.piece, utterance_.frames)),
         rings_(reinterpret_cast<BestState*>(cuda::dynamic_shared())),
-        moves_(reinterpret_cast<Moves*>(rings_ + (warps_ + 1) * kRingFrames)),
+        weights_(reinterpret_cast<WeightGroup<double>*>(rings_ + (warps_ + 1) * kRingFrames)),
+        moves_(reinterpret_cast<Moves*>(weights_ + warps_)),
         path_(reinterpret_cast<std::int32_t*>(moves_ + p.piece * warps_)) {}
 
   __device__ __forceinline__ void run() const {
@@ -82,37 +84,39 @@ class Trace {
   // stores the predecessors.
   __device__ __forceinline__ void make_moves(int first_pair, int strips) const {
     const bool works = warp_ < strips;
-    Strip<Element, Best<Real, true>, false, 2> strip(p_.batch, p_.from, utterance_, b_,
-                                                     first_pair + warp_ * kStrip, first_, last_);
+    const int pair = first_pair + warp_ * kStrip;
+    Fetcher<Element, Best<Real, true>, Labels::kOfForward> fetcher(p_.batch, p_.from, utterance_, b_, pair,
+                                                                   last_);
+    typename decltype(fetcher)::Loaded ahead = {};
+    fetcher.load(first_, ahead);
+    Strip<Best<Real, true>, false> strip(p_.batch, utterance_, pair);
     if (first_ == 0) {
       strip.begin();
     } else {
       strip.begin(p_.checkpoints.at(b_, false, piece_));
     }
     strip.mark();
-    strip.prefetch(first_);
+    if (warp_ == 0 && lane_ < kRingFrames) rings_[lane_] = BestState::zero();
     const int groups = (last_ - first_ + kGroup - 1) / kGroup;
+#pragma unroll 1
     for (int k = 0; k < groups + strips - 1; ++k) {
-      const int i = k - warp_;
-      if (works && i >= 0 && i < groups)
-        pass(strip, first_pair + warp_ * kStrip + lane_, first_ + i * kGroup);
+      const int i = k - warp_, begin = first_ + i * kGroup;
+      if (works && i >= 0 && i < groups) {
+        fetcher.store(begin, ahead, weights_[warp_]);
+        if (i + 1 < groups) fetcher.load(begin + kGroup, ahead);
+        __syncwarp();
+        pass(strip, pair + lane_, begin);
+      }
       __syncthreads();
     }
   }
 
-  template <class Strip>
-  __device__ __forceinline__ void pass(Strip& strip, int pair, int begin) const {
+  __device__ __forceinline__ void pass(Strip<Best<Real, true>, false>& strip, int pair, int begin) const {
     const BestState* const in = rings_ + warp_ * kRingFrames + begin % kRingFrames;
     BestState* const out = rings_ + (warp_ + 1) * kRingFrames + begin % kRingFrames;
     Moves* const moves = moves_ + (begin - first_) * warps_ + warp_;
-    BestState edges[kGroup];
-#pragma unroll
-    for (int q = 0; q < kGroup; ++q) {
-      edges[q] = BestState::zero();
-      if (warp_ > 0) edges[q] = in[q];
-    }
     strip.pass(
-        begin, [&](int q) { return edges[q]; },
+        weights_[warp_], in, last_ - begin,
         [&](int q, const BestState& blank, const BestState& label) {
           const unsigned blank_moves = __ballot_sync(cuda::kFullWarp, blank.origin != 2 * pair);
           const unsigned label_moves = __ballot_sync(cuda::kFullWarp, label.origin == 2 * pair);
@@ -175,10 +179,11 @@ class Trace {
   const TraceParams<Element>& p_;
   const int b_, warps_, warp_, lane_;
   const Utterance utterance_;
-  const int piece_, first_, last_;  // frames first_ ... last_ - 1
-  BestState* const rings_;          // one before each warp, and one after the last
-  Moves* const moves_;              // [frame][warp]
-  std::int32_t* const path_;        // states, by frame
+  const int piece_, first_, last_;      // frames first_ ... last_ - 1
+  BestState* const rings_;              // what leads to each warp, and from the last one
+  WeightGroup<double>* const weights_;  // of each warp
+  Moves* const moves_;                  // [frame][warp]
+  std::int32_t* const path_;            // states, by frame
 };
 
 template <class Element>

@@ -7,6 +7,7 @@
 #include "ctc/cuda/call/kernels.cuh"
 #include "ctc/cuda/call/launch.h"
 #include "ctc/cuda/call/rounds.cuh"
+#include "ctc/cuda/gradient/memory.cuh"
 #include "ctc/problem.h"
 
 namespace warpalign::detail::ctc {
@@ -85,9 +86,11 @@ Status gradient(const CtcProblem& p, const CtcGradient& g, Workspace workspace, 
   params.grad_loss_stride = g.grad_loss_stride;
   params.grad = static_cast<Element*>(g.logits);
   std::copy(g.logits_stride, g.logits_stride + 3, params.grad_stride);
+  const int warps = plan.segment_warps(
+      [&](int strips) { return gradient_shared_bytes<Real>(strips, params.slots, !params.occupancies); });
   return in_rounds<Element>(p, plan, batch, saved, arena, stream, [&](const SegmentParams<Element>& segment) {
     params.segment = segment;
-    return launch_gradient(params, plan.segment_warps(), stream);
+    return launch_gradient(params, warps, stream);
   });
 }
 
@@ -120,9 +123,10 @@ Status posteriors(const CtcProblem& p, const CtcPosteriors& out, Workspace works
   Arena kept(memory.saved), rest = memory.rest;
   const Saved<Real> saved = plan.save(kept, true);
   const Batch batch = plan.batch(saved.offsets);
+  const int warps = plan.segment_warps(posteriors_shared_bytes<Real>);
   return in_rounds<Element>(p, plan, batch, saved, rest, stream, [&](const SegmentParams<Element>& segment) {
     const PosteriorParams<Element> params{segment, static_cast<Real*>(out.labels)};
-    return launch_posteriors(params, plan.segment_warps(), stream);
+    return launch_posteriors(params, warps, stream);
   });
 }
 

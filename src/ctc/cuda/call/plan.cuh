@@ -26,16 +26,6 @@
 
 namespace warpalign::detail::ctc {
 
-// What ctc_loss() keeps for ctc_gradient().
-template <class Real>
-struct Saved {
-  cuda::RowSum<Real>* sums = nullptr;
-  Real* stars = nullptr;
-  Verdict* verdicts = nullptr;
-  std::int64_t* offsets = nullptr;
-  Checkpoints<State<Real>> checkpoints = {};
-};
-
 // Edges, followed by the counter of tasks. Both are initialised to one-bits if panels wait for each other.
 template <class State>
 struct Exchange {
@@ -48,11 +38,23 @@ struct Exchange {
 enum class Way { kLogits, kTable };
 inline constexpr const char* kWays[] = {"logits", "table"};
 
+// What ctc_loss() keeps for ctc_gradient().
+template <class Real>
+struct Saved {
+  cuda::RowSum<Real>* sums = nullptr;
+  Real* stars = nullptr;
+  Verdict* verdicts = nullptr;
+  std::int64_t* offsets = nullptr;
+  Checkpoints<State<Real>> checkpoints = {};
+};
+
 template <class Real>
 class Plan {
  public:
   Plan(const CtcProblem& p, const Execution& execution)
-      : p_(p), multiprocessors_(cuda::traits_of(execution.cuda_device).multiprocessors) {
+      : p_(p),
+        multiprocessors_(cuda::traits_of(execution.cuda_device).multiprocessors),
+        shared_bytes_(cuda::traits_of(execution.cuda_device).shared_bytes_per_block) {
     dense_classes_ = cuda_tuning(cuda::traits_of(execution.cuda_device)).dense_classes;
     const int root = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(p.frames))));
     const int least = root * static_cast<int>(sizeof(Real) / sizeof(float));
@@ -166,11 +168,11 @@ class Plan {
     const bool dense = p_.classes <= std::max(dense_classes_, labels_);
     return {dense, (dense ? p_.classes : labels_) + 1, nullptr};
   }
-  // The number of occupancies of a segment, which are in shared memory or in the workspace.
+  // The number of occupancies of a segment. They are in shared memory, if they leave most of it to strips, or
+  // in the workspace.
   [[nodiscard]] int occupancies() const { return kSegment * slots().width; }
   [[nodiscard]] bool occupancies_are_shared() const {
-    constexpr int kMostBytes = 96 << 10;
-    return occupancies() <= kMostBytes / static_cast<int>(sizeof(Real));
+    return occupancies() <= shared_bytes_ * 2 / 5 / static_cast<int>(sizeof(Real));
   }
   [[nodiscard]] int segments_of_round() const {
     return std::min(round_chunks() * (chunk_ / kSegment), cuda::div_up(p_.frames, kSegment));
@@ -180,12 +182,16 @@ class Plan {
     return arena.take<Real>(static_cast<std::size_t>(p_.batch) * segments_of_round() * occupancies(),
                             "occupancies");
   }
-  // The number of warps of a block: enough for the strips, and for rows of many classes.
-  [[nodiscard]] int segment_warps() const {
-    constexpr int kClassesOfWarp = 64;
-    const int most = std::max(strips_, p_.classes / kClassesOfWarp);
-    const int warps = std::clamp(most, 1, kSegmentWarps);
-    return sizeof(Real) == 8 ? std::min(warps, 4) : warps;
+  // The number of warps of a block: the fewest that take the same number of rounds over the strips as the
+  // most warps would, more for rows of many classes, and fewer if shared memory does not suffice.
+  // shared_bytes_of(strips): what a block uses.
+  template <class SharedBytes>
+  [[nodiscard]] int segment_warps(const SharedBytes& shared_bytes_of) const {
+    constexpr int kClassesOfWarp = 64, kRowWarps = 4, kMost = sizeof(Real) == 8 ? 4 : kSegmentWarps;
+    const int of_strips = cuda::div_up(strips_, cuda::div_up(strips_, kMost));
+    int warps = std::clamp(p_.classes / kClassesOfWarp, of_strips, std::max(of_strips, kRowWarps));
+    while (warps > 1 && shared_bytes_of(std::min(warps, strips_)) > shared_bytes_) --warps;
+    return warps;
   }
 
  private:
@@ -204,7 +210,7 @@ class Plan {
   const CtcProblem& p_;
   Way way_;
   bool is_named_;
-  int multiprocessors_;
+  int multiprocessors_, shared_bytes_;
   int dense_classes_;   // CudaTuning's
   int labels_;          // as Batch::labels
   int chunk_, chunks_;  // frames of a chunk, and number of chunks

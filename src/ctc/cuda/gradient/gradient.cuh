@@ -14,20 +14,6 @@
 
 namespace warpalign::detail::ctc {
 
-// A block's shared memory begins with the sums of each frame, followed by the occupancies, if they are in
-// shared memory, and the strips.
-template <class Real>
-struct FrameSums {
-  Real all[kSegment];    // sum of all posteriors
-  Real blank[kSegment];  // sum of blank's posteriors
-};
-
-template <class Real>
-constexpr int gradient_shared_bytes(int strips, int occupancies) {
-  return static_cast<int>(sizeof(FrameSums<Real>) + strips * sizeof(StripMemory<Real>)) +
-         occupancies * static_cast<int>(sizeof(Real));
-}
-
 template <class Element>
 class Gradient {
   using Real = cuda::Sum<Element>;
@@ -42,12 +28,14 @@ class Gradient {
         lane_(static_cast<int>(threadIdx.x) % cuda::kWarpSize),
         segment_(p.segment, b_, p.segment.first_segment + static_cast<int>(blockIdx.x) % p.segment.segments),
         sums_(*reinterpret_cast<FrameSums<Real>*>(cuda::dynamic_shared())),
-        shared_(reinterpret_cast<Real*>(&sums_ + 1)),
+        columns_(reinterpret_cast<int*>(&sums_ + 1)),
+        shared_(reinterpret_cast<Real*>(columns_ + column_count(p.slots))),
         occupancies_(p.occupancies
                          ? p.occupancies + static_cast<std::int64_t>(blockIdx.x) * kSegment * p.slots.width
                          : shared_),
-        strips_(reinterpret_cast<StripMemory<Real>*>(p.occupancies ? shared_
-                                                                   : shared_ + kSegment * p.slots.width)) {}
+        strips_(reinterpret_cast<GradientMemory<Real>*>(p.occupancies ? shared_
+                                                                      : shared_ + kSegment * p.slots.width)) {
+  }
 
   __device__ __forceinline__ void run() const {
     const int outcome = p_.segment.verdicts[b_].outcome;
@@ -72,9 +60,8 @@ class Gradient {
   [[nodiscard]] __device__ __forceinline__ Element* row_of(int f) const {
     return p_.grad + b_ * p_.grad_stride[0] + (segment_.first() + f) * p_.grad_stride[1];
   }
-  // The slot of label k, or -1.
-  [[nodiscard]] __device__ __forceinline__ int slot_of(int k) const {
-    const int label = segment_.utterance().label(batch_, k);
+  // The slot of the utterance's label k, which is `label`; -1 if there is no such label.
+  [[nodiscard]] __device__ __forceinline__ int slot_of(int k, int label) const {
     if (label < 0) return -1;
     if (batch_.star >= 0 && label == batch_.star) return p_.slots.width - 1;
     return p_.slots.dense ? label : p_.slots.first[static_cast<std::int64_t>(b_) * batch_.labels + k];
@@ -86,13 +73,14 @@ class Gradient {
     for (int k = thread; k < segment_.frames() * p_.slots.width; k += threads) occupancies_[k] = 0;
     if (thread < kSegment) sums_.all[thread] = sums_.blank[thread] = 0;
     for (int round = 0; round < segment_.strips(); round += warps_) {
-      StripMemory<Real>& own = strips_[warp_];
       if (round + warp_ < segment_.strips()) {
-        segment_.solve(round + warp_, own);
-        const int slot = slot_of((round + warp_) * kStrip + lane_ - 1);
-        const unsigned same = __match_any_sync(cuda::kFullWarp, slot);
-        own.same[lane_] = slot >= 0 ? same : 0;
-        own.slot[lane_] = slot;
+        GradientMemory<Real>& own = strips_[warp_];
+        segment_.solve(round + warp_, own.strip);
+        const int k = (round + warp_) * kStrip + lane_ - 1, label = segment_.utterance().label(batch_, k);
+        const int slot = slot_of(k, label);
+        own.equal.find(slot, lane_);
+        if (!p_.slots.dense && k >= 0 && k < segment_.utterance().labels)
+          columns_[k] = slot == k ? label : -1;
       }
       __syncthreads();
       const int strips = min(warps_, segment_.strips() - round);
@@ -105,18 +93,13 @@ class Gradient {
   __device__ __forceinline__ void add_frame(int f, int strips) const {
     Real all = 0, blanks = 0;
     for (int j = 0; j < strips; ++j) {
-      StripMemory<Real>& strip = strips_[j];
-      const Real blank = strip.blank_posterior(f, lane_);
+      StripMemory<Real>& strip = strips_[j].strip;
+      const Real blank = strip.blank_posterior(f, lane_), label = strip.label_posterior(f, lane_);
       blanks += blank;
-      all += blank + strip.label_posterior(f, lane_);
-      const unsigned same = strip.same[lane_];
-      if (same != 0 && __ffs(static_cast<int>(same)) - 1 == lane_) {  // the first lane of equal labels
-        Real sum = 0;
-        for (unsigned rest = same; rest != 0; rest &= rest - 1) {
-          sum += strip.label_posterior(f, __ffs(static_cast<int>(rest)) - 1);
-        }
-        occupancies(f)[strip.slot[lane_]] += sum;
-      }
+      all += blank + label;
+      const Real sum = strips_[j].equal.sum(label, lane_);
+      const int slot = strips_[j].equal.slot[lane_];
+      if (slot >= 0) occupancies(f)[slot] += sum;
       __syncwarp();
     }
     all = cuda::reduce_sum(all);
@@ -206,8 +189,8 @@ class Gradient {
     };
     const Real blank = (value(batch_.blank, s.blank_weight) - of_blank) * factor;
     for (int k = lane_; k < segment_.utterance().labels; k += cuda::kWarpSize) {
-      if (slot_of(k) != k) continue;
-      occupancy[k] = (value(segment_.utterance().label(batch_, k), s.weight) - occupancy[k] * share) * factor;
+      const int c = columns_[k];
+      if (c >= 0) occupancy[k] = (value(c, s.weight) - occupancy[k] * share) * factor;
     }
     __syncwarp();
     const Real weight = s.weight * factor;
@@ -216,15 +199,15 @@ class Gradient {
         to[c * p_.grad_stride[2]] = cuda::narrow<Element>(value(c, weight));
       }
     } else if (reads) {
-      cuda::write_row<true>(to, from, batch_.classes, lane_, cuda::kWarpSize,
-                            [=](Real x) { return s.value(x, weight); });
+      cuda::write_row<true, 8>(to, from, batch_.classes, lane_, cuda::kWarpSize,
+                               [=](Real x) { return s.value(x, weight); });
     } else {
       cuda::write_row<false>(to, from, batch_.classes, lane_, cuda::kWarpSize, [=](Real) { return Real(0); });
     }
     __syncwarp();
     for (int k = lane_; k < segment_.utterance().labels; k += cuda::kWarpSize) {
-      if (slot_of(k) != k) continue;
-      to[segment_.utterance().label(batch_, k) * p_.grad_stride[2]] = cuda::narrow<Element>(occupancy[k]);
+      const int c = columns_[k];
+      if (c >= 0) to[c * p_.grad_stride[2]] = cuda::narrow<Element>(occupancy[k]);
     }
     if (lane_ == 0) to[batch_.blank * p_.grad_stride[2]] = cuda::narrow<Element>(blank);
   }
@@ -234,9 +217,11 @@ class Gradient {
   const int b_, warps_, warp_, lane_;
   const Segment<Element> segment_;
   FrameSums<Real>& sums_;
-  Real* const shared_;  // after sums_, at a multiple of 16 bytes
+  // (U,), unless slots are dense: the class of label k if it is the first of equal labels, else -1.
+  int* const columns_;
+  Real* const shared_;  // after columns_, at a multiple of 16 bytes
   Real* const occupancies_;
-  StripMemory<Real>* const strips_;  // one for each warp that has a strip
+  GradientMemory<Real>* const strips_;  // one for each warp that has a strip
 };
 
 template <class Element>

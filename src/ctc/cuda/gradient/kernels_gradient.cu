@@ -16,8 +16,8 @@ template <class Element>
 Status launch_gradient(const GradientParams<Element>& params, int warps, cudaStream_t stream) {
   using Real = cuda::Sum<Element>;
   const int most = strips_of(params.segment.batch.labels), strips = warps < most ? warps : most;
-  const int occupancies = params.occupancies ? 0 : kSegment * params.slots.width;
-  const auto shared = static_cast<std::size_t>(gradient_shared_bytes<Real>(strips, occupancies));
+  const auto shared =
+      static_cast<std::size_t>(gradient_shared_bytes<Real>(strips, params.slots, !params.occupancies));
   const int blocks = params.segment.batch.batch * params.segment.segments;
   return cuda::launch(kGradient<Element>, {blocks, warps * 32, shared, stream}, params);
 }

@@ -7,11 +7,6 @@
 
 namespace warpalign::detail::ctc {
 
-template <class Real>
-constexpr int posteriors_shared_bytes(int strips) {
-  return static_cast<int>(sizeof(Real)) * kSegment + strips * static_cast<int>(sizeof(StripMemory<Real>));
-}
-
 template <class Element>
 class LabelPosteriors {
   using Real = cuda::Sum<Element>;

@@ -10,28 +10,10 @@
 // blank before label p, and (backward) label p - 1, whose alpha lane l - 1 has computed.
 #pragma once
 
-#include "ctc/cuda/gradient/params.cuh"
+#include "ctc/cuda/gradient/memory.cuh"
 #include "ctc/cuda/lattice/strip.cuh"
 
 namespace warpalign::detail::ctc {
-
-// A warp's shared memory.
-template <class Real>
-struct StripMemory {
-  // alpha, by frame. label[f][l] is of the strip's pair l - 1, so that label[f][0] is the state left of the
-  // strip.
-  State<Real> label[kSegment][kStrip + 1];
-  // alpha of blanks, later overwritten by the posteriors of the lane's blank and label.
-  State<Real> blank[kSegment][kStrip];
-  unsigned same[kStrip];  // mask of the lanes whose label has the same slot; 0: no label
-  int slot[kStrip];
-
-  __device__ __forceinline__ Real& blank_posterior(int f, int lane) { return part(f, lane)[0]; }
-  __device__ __forceinline__ Real& label_posterior(int f, int lane) { return part(f, lane)[1]; }
-
- private:
-  __device__ __forceinline__ Real* part(int f, int lane) { return reinterpret_cast<Real*>(&blank[f][lane]); }
-};
 
 // a b / 2^exponent.
 template <class Real>
@@ -66,9 +48,33 @@ class Segment {
 
   // This warp computes the posteriors of strip `index`, and stores them in `memory`.
   __device__ __forceinline__ void solve(int index, StripMemory<Real>& memory) const {
-    forward(index, memory);
+    Fetcher<Element, Sums<Real>, Labels::kOfBoth> fetcher(p_.batch, p_.from, utterance_, b_, index * kStrip,
+                                                          last_);
+    typename decltype(fetcher)::Loaded groups[kSegmentGroups] = {};
+#pragma unroll
+    for (int k = 0; k < kSegmentGroups; ++k) fetcher.load(first_ + k * kGroup, groups[k]);
+    const State<Real> left = border(false, index - 1), right = border(true, index);
+    Strip<Sums<Real>, false> forward(p_.batch, utterance_, index * kStrip);
+    if (first_ == 0) {
+      forward.begin();
+    } else {
+      forward.begin(p_.checkpoints.at(b_, false, number_));
+    }
+    Strip<Sums<Real>, true> backward(p_.batch, utterance_, index * kStrip);
+    if (last_ == utterance_.frames) {
+      backward.begin();
+    } else {
+      backward.begin(p_.checkpoints.at(b_, true, number_ + 1));
+    }
+#pragma unroll
+    for (int k = 0; k < kSegmentGroups; ++k) fetcher.store(first_ + k * kGroup, groups[k], memory.weights[k]);
+    if (lane_ < kSegment) memory.label[lane_][0] = memory.edges[lane_] = left;
     __syncwarp();
-    backward(index, memory);
+    pass(forward, memory);
+    __syncwarp();
+    if (lane_ < kSegment) memory.edges[lane_] = right;
+    __syncwarp();
+    pass(backward, index * kStrip + lane_ <= utterance_.labels, memory);
   }
 
  private:
@@ -84,22 +90,11 @@ class Segment {
     return State<Real>::of(words);
   }
 
-  __device__ __forceinline__ void forward(int index, StripMemory<Real>& memory) const {
-    Strip<Element, Sums<Real>, false, 2> strip(p_.batch, p_.from, utterance_, b_, index * kStrip, first_,
-                                               last_);
-    if (first_ == 0) {
-      strip.begin();
-    } else {
-      strip.begin(p_.checkpoints.at(b_, false, number_));
-    }
-    const State<Real> left = border(false, index - 1);
-    strip.prefetch(first_);
-    if (lane_ < kSegment) memory.label[lane_][0] = left;
+  __device__ __forceinline__ void pass(Strip<Sums<Real>, false>& forward, StripMemory<Real>& memory) const {
 #pragma unroll 1
-    for (int begin = first_; begin < last_; begin += kGroup) {
-      const int f = begin - first_;
-      strip.pass(
-          begin, [&](int q) { return cuda::shuffle(left, f + q); },
+    for (int f = 0; f < last_ - first_; f += kGroup) {
+      forward.pass(
+          memory.weights[f / kGroup], memory.edges + f, last_ - first_ - f,
           [](int, const State<Real>&, const State<Real>&) {},
           [&](int q, const Pair<State<Real>>& pair) {
             memory.label[f + q][lane_ + 1] = pair.label;
@@ -108,23 +103,13 @@ class Segment {
     }
   }
 
-  __device__ __forceinline__ void backward(int index, StripMemory<Real>& memory) const {
-    Strip<Element, Sums<Real>, true, 2> strip(p_.batch, p_.from, utterance_, b_, index * kStrip, first_,
-                                              last_);
-    if (last_ == utterance_.frames) {
-      strip.begin();
-    } else {
-      strip.begin(p_.checkpoints.at(b_, true, number_ + 1));
-    }
-    const State<Real> right = border(true, index);
-    const int last_group = (last_ - 1) / kGroup * kGroup;
-    strip.prefetch(last_group);
-    const bool exists = index * kStrip + lane_ <= utterance_.labels;
+  // exists: the lane's pair does.
+  __device__ __forceinline__ void pass(Strip<Sums<Real>, true>& backward, bool exists,
+                                       StripMemory<Real>& memory) const {
 #pragma unroll 1
-    for (int begin = last_group; begin >= first_; begin -= kGroup) {
-      const int f = begin - first_;
-      strip.pass(
-          begin, [&](int q) { return cuda::shuffle(right, f + q); },
+    for (int f = (last_ - first_ - 1) / kGroup * kGroup; f >= 0; f -= kGroup) {
+      backward.pass(
+          memory.weights[f / kGroup], memory.edges + f, last_ - first_ - f,
           [&](int q, const State<Real>& blank, const State<Real>& label) {
             const Real of_blank = posterior(memory.blank[f + q][lane_], blank, exponent_);
             const Real of_label = posterior(memory.label[f + q][lane_], label, exponent_);

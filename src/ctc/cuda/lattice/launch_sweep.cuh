@@ -17,7 +17,7 @@ Status launch_sweep_kernel(const Kernel& kernel, const Params& params, int multi
     if (Status s = cuda::set_memory(params.ticket, 0xff, exchange_bytes, stream); !s.ok()) return s;
     blocks = tasks < kResident * multiprocessors ? tasks : kResident * multiprocessors;
   }
-  return cuda::launch(kernel, {blocks, params.panel_strips * 32, 0, stream}, params);
+  return cuda::launch(kernel, {blocks, 2 * params.panel_strips * 32, 0, stream}, params);
 }
 
 }  // namespace warpalign::detail::ctc
