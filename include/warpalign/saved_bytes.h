@@ -13,8 +13,8 @@ const char* transducer_saved_formula(bool packed);
 // Numbers that a node keeps. Looks at kind, durations and duration of the lattice.
 int transducer_arcs(const TransducerLattice& lattice);
 
-// ctc_most_saved_bytes() in the same form. b, t, u: batch, frames, labels; root: the square root of t,
-// rounded up.
+// ctc_most_saved_bytes() in the same form, with most(p, q). b, t, u: batch, frames, labels; root: the square
+// root of t, rounded up; wide: 2 for float64, else 1.
 const char* ctc_saved_formula();
 
 }  // namespace warpalign

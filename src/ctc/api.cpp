@@ -1,5 +1,6 @@
 // CTC's public functions: each checks the contract of the public header, then hands over to the device's
 // path.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "cpu/describe.h"
 #include "ctc/contract.h"
 #include "ctc/problem.h"
+#include "ctc/saved.h"
 #include "warpalign/plan.h"
 #include "warpalign/saved_bytes.h"
 
@@ -118,15 +120,22 @@ std::size_t ctc_saved_bytes(const CtcProblem& problem, const Execution& executio
 #endif
 }
 
-// The expression is computed here, and its text is ctc_saved_formula().
-#define WARPALIGN_SAVED b*(32 * t + 16 * (2 * u + 33) * (root + 1) + 256)
+// The states at some sqrt(T) frames, or all of whole_bytes(), if these are at most kMostKeptWhole. The
+// expression is computed here, and its text is ctc_saved_formula().
+#define WARPALIGN_SAVED \
+  (b * (32 * t + 256) + \
+   most(16 * b * (2 * u + 33) * (root + 1), least(WARPALIGN_CTC_WHOLE, 67108864 - WARPALIGN_CTC_WHOLE)))
 #define WARPALIGN_TEXT(expression) #expression
 #define WARPALIGN_TEXT_OF(expression) WARPALIGN_TEXT(expression)
 
 std::size_t ctc_most_saved_bytes(const CtcProblem& p) {
   if (!check_extents(p).ok()) return 0;
   const std::int64_t b = p.batch, t = p.frames, u = p.labels;
+  const std::int64_t wide = p.dtype == DType::kFloat64 ? 2 : 1;
   const auto root = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(t))));
+  const auto least = [](std::int64_t one, std::int64_t other) { return std::min(one, other); };
+  const auto most = [](std::int64_t one, std::int64_t other) { return std::max(one, other); };
+  static_assert(2 * detail::ctc::kMostKeptWhole == 67108864);
   return static_cast<std::size_t>(WARPALIGN_SAVED);
 }
 

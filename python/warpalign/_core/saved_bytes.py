@@ -7,7 +7,7 @@ from functools import cache
 from types import CodeType
 from typing import Any
 
-from torch import sym_min
+from torch import sym_max, sym_min
 
 from warpalign._core.ways import libraries
 
@@ -18,7 +18,7 @@ def transducer_saved_bytes(packed: bool, **sizes: Any) -> Any:
 
 
 def ctc_saved_bytes(**sizes: Any) -> Any:
-    """`ctc_most_saved_bytes` of the C++ core: b, t, u and root."""
+    """`ctc_most_saved_bytes` of the C++ core: b, t, u, root and wide."""
     return _evaluated(_ctc(), sizes)
 
 
@@ -30,7 +30,7 @@ def transducer_arcs(tdt: bool, durations: tuple[int, ...]) -> int:
 
 
 def _evaluated(formula: CodeType, sizes: dict[str, Any]) -> Any:
-    return eval(formula, {"__builtins__": {}, "least": sym_min}, sizes)
+    return eval(formula, {"__builtins__": {}, "least": sym_min, "most": sym_max}, sizes)
 
 
 @cache

@@ -15,9 +15,11 @@ from warpalign._core.saved_bytes import ctc_saved_bytes
 WALK_WORDS, HYPOTHESIS_WORDS = 2, 9
 
 
-def _saved_bytes(batch: Any, frames: Any, labels: Any) -> Any:
+def _saved_bytes(batch: Any, frames: Any, labels: Any, dtype: torch.dtype) -> Any:
     """Bytes of the saved tensor, enough for the layout of every device."""
-    return ctc_saved_bytes(b=batch, t=frames, u=labels, root=math.ceil(torch.sym_sqrt(frames)))
+    root = math.ceil(torch.sym_sqrt(frames))
+    wide = 2 if dtype == torch.float64 else 1
+    return ctc_saved_bytes(b=batch, t=frames, u=labels, root=root, wide=wide)
 
 
 def real_of(dtype: torch.dtype) -> torch.dtype:
@@ -53,7 +55,7 @@ def _(
 ) -> tuple[Tensor, Tensor]:
     _check(logits, targets, logit_lengths, target_lengths, label_prior)
     batch, frames, _ = logits.shape
-    size = _saved_bytes(batch, frames, targets.shape[-1]) if needs_grad else 0
+    size = _saved_bytes(batch, frames, targets.shape[-1], logits.dtype) if needs_grad else 0
     return logits.new_empty(batch, dtype=real_of(logits.dtype)), logits.new_empty(size, dtype=torch.uint8)
 
 

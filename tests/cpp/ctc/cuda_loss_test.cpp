@@ -193,15 +193,21 @@ TEST_F(CtcLossCuda, AgreesWithSeveralPanels) {
   check({.batch = 1, .frames = 310, .classes = 9, .labels = 260, .dtype = DType::kFloat64, .seed = 5});
 }
 
+// With all states kept, with chunks swept again, and with these in several rounds.
 TEST_F(CtcLossCuda, RoundsOfChunksGiveTheSameBits) {
   for (const int labels : {10, 40, 140}) {
     const Case c{.batch = 2, .frames = 330, .classes = 9, .labels = labels, .frame_counts = {330, 170}};
     const Data data = draw(c);
     const std::vector<double> whole = run(c, data).gradient;
-    const std::size_t before = std::exchange(ctc::round_budget, 400 * labels);
+    const std::size_t whole_before = std::exchange(ctc::whole_budget, 0);
+    check(c, data);
+    const std::vector<double> in_one_round = run(c, data).gradient;
+    const std::size_t round_before = std::exchange(ctc::round_budget, 400 * labels);
     check(c, data);
     const std::vector<double> in_rounds = run(c, data).gradient;
-    ctc::round_budget = before;
+    ctc::round_budget = round_before;
+    ctc::whole_budget = whole_before;
+    EXPECT_EQ(whole, in_one_round);
     EXPECT_EQ(whole, in_rounds);
   }
 }

@@ -48,7 +48,9 @@ Status loss(const CtcProblem& p, const CtcOutputs& out, Arena scratch, const Exe
   const bool for_gradient = out.saved != nullptr;
   const Saved<Real> saved = plan.save(for_gradient ? kept : scratch, for_gradient);
   const Exchange<State<Real>> exchange =
-      plan.template panel_exchange<State<Real>>(scratch, for_gradient ? 2 : 1);
+      for_gradient && plan.keeps_whole()
+          ? saved.exchange
+          : plan.template panel_exchange<State<Real>>(scratch, for_gradient ? 2 : 1);
   Real* const table = plan.table(scratch);
   const Batch batch = plan.batch(saved.offsets);
   RowsParams<Element> rows = rows_of<Element>(p, batch, saved);
@@ -134,7 +136,9 @@ template <class Real>
 std::size_t loss_bytes(const CtcProblem& p, bool for_gradient, const Execution& execution, Arena arena = {}) {
   const Plan<Real> plan(p, execution);
   if (!for_gradient) static_cast<void>(plan.save(arena, false));
-  static_cast<void>(plan.template panel_exchange<State<Real>>(arena, for_gradient ? 2 : 1));
+  if (!for_gradient || !plan.keeps_whole()) {
+    static_cast<void>(plan.template panel_exchange<State<Real>>(arena, for_gradient ? 2 : 1));
+  }
   static_cast<void>(plan.table(arena));
   return arena.used();
 }

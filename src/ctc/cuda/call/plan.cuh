@@ -1,10 +1,11 @@
 // Sizes and offsets of CTC's CUDA path, computed from the problem and the device. ctc_loss() and
 // ctc_gradient() compute the same plan.
 //
-// An utterance's frames consist of chunks, and chunks of segments. A block of the gradient pass owns a
-// segment. ctc_loss() saves the states at the boundaries of chunks, about the square root of T of them.
-// ctc_gradient() sweeps the chunks again, all chunks of a round at once, for the states at the boundaries of
-// segments.
+// A block of the gradient pass owns a segment of an utterance's frames. It needs the states at the segment's
+// boundaries, and the edges of strips at its frames. If these are little memory (whole_bytes()), ctc_loss()
+// saves all of them. Otherwise segments form chunks: ctc_loss() saves the states at the boundaries of chunks,
+// about the square root of T of them, and ctc_gradient() sweeps the chunks again, all chunks of a round at
+// once, for the states at the boundaries of segments.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "ctc/cuda/call/launch.h"
 #include "ctc/cuda/gradient/params.cuh"
 #include "ctc/cuda/lattice/params.cuh"
+#include "ctc/saved.h"
 #include "ctc/tuning.h"
 #include "cuda/launch/launch.cuh"
 #include "warpalign/ctc.h"
@@ -46,6 +48,7 @@ struct Saved {
   Verdict* verdicts = nullptr;
   std::int64_t* offsets = nullptr;
   Checkpoints<State<Real>> checkpoints = {};
+  Exchange<State<Real>> exchange = {};  // between all strips, at all frames, if all states are saved
 };
 
 template <class Real>
@@ -58,7 +61,8 @@ class Plan {
     dense_classes_ = cuda_tuning(cuda::traits_of(execution.cuda_device)).dense_classes;
     const int root = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(p.frames))));
     const int least = root * static_cast<int>(sizeof(Real) / sizeof(float));
-    chunk_ = std::max(cuda::div_up(least, kSegment), 1) * kSegment;
+    keeps_whole_ = whole_bytes(p) <= std::min<std::int64_t>(whole_budget, kMostKeptWhole);
+    chunk_ = keeps_whole_ ? kSegment : std::max(cuda::div_up(least, kSegment), 1) * kSegment;
     chunks_ = std::max(cuda::div_up(p.frames, chunk_), 1);
     labels_ = std::min(p.labels, std::min(p.frames, p.labels) + 1);
     strips_ = strips_of(labels_);
@@ -109,6 +113,9 @@ class Plan {
     saved.checkpoints = {nullptr, chunk_, 1, chunks_ - 1, labels_ + 1, 2};
     saved.checkpoints.data =
         arena.take<Pair<State<Real>>>(saved.checkpoints.size(p_.batch), "saved: states between chunks");
+    if (keeps_whole_) {
+      saved.exchange = exchange<State<Real>>(arena, {nullptr, 1, 0, p_.frames, strips_ - 1, 2});
+    }
     return saved;
   }
 
@@ -145,8 +152,9 @@ class Plan {
                                  {nullptr, 1, first_chunk * chunk_, round_chunks() * chunk_, strips_ - 1, 2});
   }
 
+  [[nodiscard]] bool keeps_whole() const { return keeps_whole_; }
   // Whether the gradient needs more states than ctc_loss() has saved.
-  [[nodiscard]] bool refills() const { return strips_ > 1 || chunk_ > kSegment; }
+  [[nodiscard]] bool refills() const { return !keeps_whole_ && (strips_ > 1 || chunk_ > kSegment); }
   // The states at the boundaries of a round's segments.
   [[nodiscard]] Checkpoints<State<Real>> round_checkpoints(Arena& arena, int first_chunk) const {
     const int segments = chunk_ / kSegment;
@@ -211,8 +219,9 @@ class Plan {
   Way way_;
   bool is_named_;
   int multiprocessors_, shared_bytes_;
-  int dense_classes_;   // CudaTuning's
-  int labels_;          // as Batch::labels
+  int dense_classes_;  // CudaTuning's
+  int labels_;         // as Batch::labels
+  bool keeps_whole_;
   int chunk_, chunks_;  // frames of a chunk, and number of chunks
   int strips_, panel_strips_, panels_;
 };

@@ -53,6 +53,7 @@ Status in_rounds(const CtcProblem& p, const Plan<cuda::Sum<Element>>& plan, cons
     segment.batch = batch;
     segment.from = emissions_of<Element>(p, batch, saved);
     segment.checkpoints = saved.checkpoints;
+    segment.edges = saved.exchange.edges;
     segment.verdicts = saved.verdicts;
     segment.first_segment = chunk * segments_of_chunk;
     segment.segments = std::min(chunks * segments_of_chunk, all_segments - segment.first_segment);
