@@ -19,7 +19,7 @@ struct Ways {
 // In the order of Operator.
 constexpr Ways kWays[] = {
     {"soft_dtw", soft_dtw_way}, {"transducer", transducer_way}, {"transducer_joint", transducer_joint_way},
-    {"ctc", ctc_way},           {"sinkhorn", sinkhorn_way},
+    {"ctc", ctc_way},           {"sinkhorn", sinkhorn_way},     {"lstm", lstm_way},
 };
 constexpr int kOperators = sizeof(kWays) / sizeof(kWays[0]);
 std::atomic<const char*> forced[static_cast<int>(Operator::kOther)];

@@ -28,6 +28,8 @@ const char* transducer_way(Device device, int index);
 const char* transducer_joint_way(Device device, int index);
 // The same of CTC's functions.
 const char* ctc_way(Device device, int index);
+// The same of lstm() and its gradient.
+const char* lstm_way(Device device, int index);
 // The same of sinkhorn(), its derivatives, and the functions of a plan.
 const char* sinkhorn_way(Device device, int index);
 

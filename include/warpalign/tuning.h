@@ -33,5 +33,8 @@ bool force_ctc_threshold(const char* name, int value);
 // The same of transport's functions: sinkhorn(), its derivatives, anchors and graphs.
 bool transport_threshold(int index, Threshold* out);
 bool force_transport_threshold(const char* name, int value);
+// The same of lstm() and lstm_backward().
+bool recurrent_threshold(int index, Threshold* out);
+bool force_recurrent_threshold(const char* name, int value);
 
 }  // namespace warpalign

@@ -5,8 +5,10 @@
 #include <cstdint>
 
 #include "core/contract.h"
+#include "core/ways.h"
 #include "cpu/describe.h"
 #include "recurrent/problem.h"
+#include "warpalign/plan.h"
 
 namespace warpalign {
 namespace {
@@ -185,6 +187,11 @@ Status check_problem(const LstmProblem& p, const Execution& execution) {
 
 bool is_host(const Execution& execution) { return execution.device == Device::kHost; }
 
+// A CPU has one way.
+Status check_way_cpu(const Execution& execution) {
+  return is_host(execution) ? detail::check_way(execution, {}, "lstm() on a CPU") : Status{};
+}
+
 bool is_valid(const LstmProblem& p, const Execution& execution) {
   return (is_host(execution) || check_cuda().ok()) && check_sizes(p).ok() && check_settings(p).ok();
 }
@@ -239,6 +246,7 @@ Status lstm(const LstmProblem& problem, const LstmOutputs& outputs, Workspace wo
             const Execution& execution) {
   const LstmProblem& p = problem;
   if (Status s = check_problem(p, execution); !s.ok()) return s;
+  if (Status s = check_way_cpu(execution); !s.ok()) return s;
   if (p.batch == 0) return {};
   if (outputs.tape && !outputs.y) return Status::invalid("y", "a pointer to its data, with a tape", 0);
   if (outputs.tape && outputs.h_n && outputs.h_n == p.h0) {
@@ -283,6 +291,7 @@ Status lstm_backward(const LstmProblem& problem, const LstmKept& kept, const Lst
                      const LstmGradients& gradients, Workspace workspace, const Execution& execution) {
   const LstmProblem& p = problem;
   if (Status s = check_problem(p, execution); !s.ok()) return s;
+  if (Status s = check_way_cpu(execution); !s.ok()) return s;
   const std::size_t needed = lstm_backward_workspace_bytes(p, gradients, execution);
   if (Status s = detail::check_workspace(workspace, needed, execution.device); !s.ok()) return s;
   const std::size_t alignment = workspace_alignment(execution.device);
@@ -334,6 +343,13 @@ Status lstm_backward(const LstmProblem& problem, const LstmKept& kept, const Lst
 #endif
   if (cpu::is_described("lstm_backward", needed, execution)) return {};
   return detail::recurrent::backward_cpu(p, kept, incoming, gradients, workspace, execution);
+}
+
+const char* lstm_way([[maybe_unused]] Device device, [[maybe_unused]] int index) {
+#if WARPALIGN_HAS_CUDA
+  if (device == Device::kCuda) return detail::recurrent::way_cuda(index);
+#endif
+  return nullptr;
 }
 
 bool recurrent_kernel_launches([[maybe_unused]] int index, [[maybe_unused]] KernelLaunches* out) {

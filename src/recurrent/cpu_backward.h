@@ -1,5 +1,5 @@
 // The backward pass of one cell (a layer in a direction): the sweep against the direction's order, which
-// turns gradients by h into gradients by z.
+// turns gradients with respect to h into gradients with respect to z.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace warpalign::detail::recurrent {
 
-// What the sweep works in, and what it leaves behind for the products: rows of all steps.
+// What the sweep works in, and what it leaves for the products: rows of all steps.
 template <class Real>
 struct BackwardRows {
   Real* dy;    // by h[t] but for what comes through later steps
@@ -17,9 +17,9 @@ struct BackwardRows {
   Real* dz_x;  // by W x and by R h: dz, or with layer norm rows of their own
   Real* dz_h;
   Real* h_before;
-  Real* dh_new;  // projection: by h~
+  Real* dh_new;  // projection: with respect to h~
   Real* m;       // projection: o u(v)
-  Real* dv;      // layer norm: by LN(c~)
+  Real* dv;      // layer norm: with respect to LN(c~)
 
   BackwardRows(const LstmProblem& p, const CellSizes& s, Arena& arena)
       : dy(take<Real>(arena, s.rows * s.pp)),
@@ -165,7 +165,8 @@ class BackwardSweep {
     return steps_.resets(t, b) || !steps_.holds(before, b) ? -1 : steps_.first(before) + b;
   }
 
-  // In columns first ... first + width - 1: dh becomes what zoneout keeps of it, `fresh` the gradient by h~.
+  // In columns first ... first + width - 1: dh becomes what zoneout keeps of it, `fresh` the gradient with
+  // respect to h~.
   void hidden(int t, Index b, Index count, Index first, Index width, Real* fresh, Index fresh_row) const {
     for (Index k = 0; k < count; ++k) {
       Real* const dh = state_.dh + (b + k) * s_.pp + first;
@@ -192,7 +193,7 @@ class BackwardSweep {
     }
   }
 
-  // From the gradient by o u(c~), or by h, to dz and dc, in panels first ... last - 1.
+  // From the gradient with respect to o u(c~), or to h, to dz and dc, in panels first ... last - 1.
   void units(int t, Index b, Index count, Index first, Index last) const {
     const Index row = steps_.first(t) + b, column = first * kUnits, width = (last - first) * kUnits;
     if (p_.projection == 0) {
@@ -251,7 +252,7 @@ class BackwardSweep {
     }
   }
 
-  // From dm to dz_o and the gradient by c~ through u, in state.dcell.
+  // From dm to dz_o and the gradient with respect to c~ through u, in state.dcell.
   void output_backward(Index row, Index b, Index count, Index panel) const {
     CpuOutputBackward<Real> output{};
     output.rows = count;
@@ -272,7 +273,7 @@ class BackwardSweep {
     kernels_.output(again);
   }
 
-  // From the gradient by c~ to the other parts of dz, and to dc of the step before.
+  // From the gradient with respect to c~ to the other parts of dz, and to dc of the step before.
   void cell_backward(Index row, Index b, Index count, Index panel) const {
     CpuCellBackward<Real> cell{};
     cell.rows = count;

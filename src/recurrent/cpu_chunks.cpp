@@ -1,5 +1,6 @@
 // The CPU path of LstmProblem::recompute, backward. A chunk of steps is a problem of its own: it begins with
-// the states that the forward pass has kept, and its gradients by them go on to the chunk before.
+// the states that the forward pass has kept, and its gradients with respect to them go on to the chunk
+// before.
 #include "recurrent/cpu_chunks.h"
 
 #include <algorithm>
@@ -58,7 +59,7 @@ class BackwardByChunks {
   }
 
  private:
-  // Whether gradients by weights have to be summed over chunks.
+  // Whether gradients with respect to weights have to be summed over chunks.
   [[nodiscard]] bool sums_apart() const { return count_ > 1 && out_.weights; }
   [[nodiscard]] std::size_t rows_of_chunk(int k) const {
     return count_ == 1 ? rows_of(p_)
@@ -129,7 +130,7 @@ class BackwardByChunks {
     part.h0 = h0_, part.c0 = c0_;
   }
 
-  // From outside, and from the chunk behind.
+  // From outside, and from the chunk after.
   LstmIncoming incoming_of(int k, std::size_t row) const {
     const std::size_t size = size_of(p_.dtype), cell_size = size_of(p_.cell_dtype), rows = rows_of_chunk(k);
     const std::size_t all = rows_of(p_), of_h = output_of(p_), of_c = p_.hidden;
@@ -172,7 +173,7 @@ class BackwardByChunks {
       if (one.to) visit(one.to, one.entries);
     }
   }
-  // Adds the chunk's gradients to the sums, and writes these behind chunk 0.
+  // Adds the chunk's gradients to the sums, and writes these after chunk 0.
   void add_weights(int k) {
     auto next = sums_.begin();
     for (int cell = 0; cell < cells_of(p_); ++cell) {
@@ -201,7 +202,7 @@ class BackwardByChunks {
   const std::size_t states_h_, states_c_;
   std::byte *y_, *tape_, *h0_, *h_all_;
   Real *c0_, *c_all_;
-  std::byte* by_h_[2];  // gradients by the states before a chunk, of even and of odd number
+  std::byte* by_h_[2];  // gradients with respect to the states before a chunk, of even and of odd number
   Real* by_c_[2];
   std::int32_t* lengths_;
   std::vector<LstmWeightGradients> parts_;  // a chunk's

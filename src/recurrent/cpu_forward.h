@@ -175,7 +175,8 @@ class ForwardSweep {
     if (t + 1 < p_.steps) rows_.kept.keep(t, state_.h, state_.c);
   }
 
-  // Rows behind their lengths are 0; those of layer norm too, as gradients by gamma are sums over all rows.
+  // Rows after their lengths are 0; those of layer norm too, as gradients with respect to gamma are sums over
+  // all rows.
   void clear_padding(int t) const {
     if (!p_.lengths) return;
     for (Index b = 0; b < steps_.count(t); ++b) {

@@ -60,7 +60,7 @@ class Backward {
     CellWeights<Real> weights;
     BackwardRows<Real> rows;
     BackwardState<Real> state;
-    Real* sums;  // a gradient by weights that cannot be summed where it lies
+    Real* sums;  // a gradient with respect to weights that cannot be summed where it lies
 
     CellMemory(const LstmProblem& p, int layer, Arena& arena) : CellMemory(p, CellSizes(p, layer), arena) {}
     CellMemory(const LstmProblem& p, const CellSizes& s, Arena& arena)
@@ -115,7 +115,8 @@ class Backward {
     vector_gradients(s, loops, memory, tape, to);
   }
 
-  // The gradient by this direction's h: from y or from the layer above, with its dropout, and from h_all.
+  // The gradient with respect to this direction's h: from y or from the layer above, with its dropout, and
+  // from h_all.
   void load_output_gradient(int layer, int d, const CellSizes& s, const Loops& loops, Real* dy) const {
     const bool is_last = recurrent::is_last(p_, layer);
     const Index cell = layer * directions_of(p_) + d, directions = directions_of(p_);
@@ -198,7 +199,7 @@ class Backward {
     }
   }
 
-  // Gradients by the biases and by layer norm's vectors.
+  // Gradients with respect to the biases and to layer norm's vectors.
   void vector_gradients(const CellSizes& s, const Loops& loops, const CellMemory& memory,
                         const CellRows<Real>& tape, const LstmWeightGradients& to) const {
     const Matrix gates{nullptr, p_.dtype, 4 * s.hidden, 1, true};
@@ -232,7 +233,7 @@ class Backward {
   Arena arena_;
   const Workspace workspace_;
   Real* const x_;
-  Real* dx_[2][2] = {};  // the gradients by inputs of layers that take turns, by direction
+  Real* dx_[2][2] = {};  // the gradients with respect to inputs of layers that take turns, by direction
 };
 
 }  // namespace

@@ -60,7 +60,7 @@ struct CpuOutput {
   bool hard;
 };
 
-// From the gradient by m: dz_o and that by v.
+// From the gradient with respect to m: dz_o and that with respect to v.
 template <class Real>
 struct CpuOutputBackward {
   std::int64_t rows;
@@ -78,7 +78,7 @@ struct CpuOutputBackward {
   Real slope;
 };
 
-// From the gradient by c~: dz_i, dz_f, dz_g, and f times it, which goes to c[t-1].
+// From the gradient with respect to c~: dz_i, dz_f, dz_g, and f times it, which goes to c[t-1].
 template <class Real>
 struct CpuCellBackward {
   std::int64_t rows;

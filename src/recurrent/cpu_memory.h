@@ -55,7 +55,7 @@ struct KeptStates {
   // Before chunk k > 0.
   [[nodiscard]] Real* h(Index k) const { return states + (k - 1) * (of_h + of_c); }
   [[nodiscard]] Real* c(Index k) const { return h(k) + of_h; }
-  // Behind step t, which is not the last.
+  // After step t, which is not the last.
   void keep(Index t, const Real* h_now, const Real* c_now) const {
     if (!states || (t + 1) % chunk != 0) return;
     std::copy_n(h_now, of_h, h((t + 1) / chunk));

@@ -1,4 +1,4 @@
-// Sums over all rows of a batch: gradients by weights, biases and layer norm's parameters.
+// Sums over all rows of a batch: gradients with respect to weights, biases and layer norm's parameters.
 #pragma once
 
 #include <algorithm>

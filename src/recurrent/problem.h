@@ -1,4 +1,4 @@
-// What the LSTM's paths share: the entry points behind the public header, and the sizes that follow from a
+// What the LSTM's paths share: the entry points of the public header, and the sizes that follow from a
 // problem. api.cpp has checked the arguments; a path checks only what it alone can know.
 #pragma once
 
@@ -58,6 +58,9 @@ Status backward_cuda(const LstmProblem&, const LstmKept&, const LstmIncoming&, c
 
 // How the call would run, in a line for people: its way of a sweep, and which layers overlap.
 std::string describe_cuda(const LstmProblem&, const Execution&, bool backward);
+
+// See lstm_way().
+const char* way_cuda(int index);
 
 // See recurrent_kernel_launches().
 bool kernel_launches_cuda(int index, KernelLaunches& out);

@@ -153,7 +153,7 @@ class Network {
     for (double& a : v) a = (a - mean) * scale;
     return scale;
   }
-  // The gradient by v, from that by its normalised form n.
+  // The gradient with respect to v, from that with respect to its normalised form n.
   static Vector normalise_back(const Vector& n, double scale, const Vector& dn) {
     const auto size = static_cast<double>(n.size());
     double mean = 0, along = 0;
@@ -292,7 +292,7 @@ class Network {
     }
     hand_over(cell, b, dh, dc, g);
   }
-  // The gradients by a state that was (h0, c0) go there, and become 0.
+  // The gradients with respect to a state that was (h0, c0) go there, and become 0.
   void hand_over(int cell, int b, Vector& dh, Vector& dc, Gradients& g) const {
     for (std::size_t j = 0; j < dh.size(); ++j) g.h0[(cell * p_.batch + b) * dh.size() + j] += dh[j];
     for (std::size_t j = 0; j < dc.size(); ++j) g.c0[(cell * p_.batch + b) * dc.size() + j] += dc[j];

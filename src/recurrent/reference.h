@@ -46,8 +46,8 @@ struct Outputs {
   int on_rail = 0;  // hard activations whose derivative is 0
 };
 
-// The gradients of a loss whose derivatives by y, h_n, c_n, h_all and c_all are `incoming`; an empty vector
-// is 0.
+// The gradients of a loss whose derivatives with respect to y, h_n, c_n, h_all and c_all are `incoming`; an
+// empty vector is 0.
 struct Gradients {
   std::vector<double> x, h0, c0;
   std::vector<Weights> weights;

@@ -5,6 +5,7 @@
 #include "recurrent/problem.h"
 #include "simt.h"
 #include "warpalign/kernel_launches.h"
+#include "warpalign/tuning.h"
 
 namespace warpalign::test {
 namespace {
@@ -107,22 +108,55 @@ TEST_F(Devices, EveryCaseHasItsKernel) {
   EXPECT_FALSE(recurrent_kernel_launches(-1, &none));
 }
 
+std::string told(int steps, int batch, int hidden, int layers, bool backward, DType dtype) {
+  LstmProblem p{};
+  p.dtype = p.cell_dtype = dtype, p.steps = steps, p.batch = batch, p.input = 8, p.hidden = hidden;
+  p.layers = layers, p.x.stride[0] = batch * 8, p.x.stride[1] = 8, p.x.stride[2] = 1;
+  return detail::recurrent::describe_cuda(p, Execution::cuda(0, nullptr), backward);
+}
 // A plan says in a line how a call runs.
 TEST_F(Devices, PlansAreTold) {
   simt::device.multiprocessors = 40;
-  const auto told = [](int steps, int batch, int hidden, int layers, bool backward, DType dtype) {
-    LstmProblem p{};
-    p.dtype = p.cell_dtype = dtype, p.steps = steps, p.batch = batch, p.input = 8, p.hidden = hidden;
-    p.layers = layers, p.x.stride[0] = batch * 8, p.x.stride[1] = 8, p.x.stride[2] = 1;
-    return detail::recurrent::describe_cuda(p, Execution::cuda(0, nullptr), backward);
-  };
-  EXPECT_EQ(told(9, 2, 64, 1, false, DType::kFloat32), "forward: single blocks; layers in turn");
+  EXPECT_EQ(told(1, 2, 64, 1, false, DType::kFloat32), "forward: stream; layers in turn");
+  EXPECT_EQ(told(9, 2, 64, 1, false, DType::kFloat32), "forward: blocks; layers in turn");
   EXPECT_EQ(told(9, 2, 132, 1, true, DType::kFloat16).rfind("backward: clusters of 5 blocks", 0), 0U);
   EXPECT_EQ(told(9, 2, 200, 1, true, DType::kFloat32), "backward: steps; layers in turn");
   simt::device = {.multiprocessors = 36, .compute_capability_major = 8};
   const std::string stack = told(64, 2, 136, 2, false, DType::kFloat16);
-  EXPECT_EQ(stack.rfind("forward: whole grid in groups of 9 blocks, 4 of which fit", 0), 0U) << stack;
+  EXPECT_EQ(stack.rfind("forward: grid in groups of 9 blocks, 4 of which fit", 0), 0U) << stack;
   EXPECT_NE(stack.find("; two layers at a time, by chunks of 32 steps"), std::string::npos) << stack;
+}
+
+// A forced threshold reaches the plan, and plans that were made before are not taken for it.
+TEST_F(Devices, AForcedThresholdMovesThePlan) {
+  simt::device = {.multiprocessors = 36, .compute_capability_major = 8};
+  const auto sweeps_pairs = [] {
+    return told(64, 2, 136, 2, false, DType::kFloat16).find("two layers at a time") != std::string::npos;
+  };
+  EXPECT_TRUE(sweeps_pairs());
+  EXPECT_TRUE(force_recurrent_threshold("pair_steps", 65));
+  EXPECT_FALSE(sweeps_pairs());
+  EXPECT_TRUE(force_recurrent_threshold("pair_steps", kMeasuredThreshold));
+  EXPECT_TRUE(sweeps_pairs());
+  EXPECT_FALSE(force_recurrent_threshold("pairs", 1));
+
+  const reference::Lstm p = plain(3, 4, 4, 132);
+  const auto runs_by = [&](const char* kernel) {
+    const int before = launches(kernel, DType::kFloat32);
+    check(p, DType::kFloat32);
+    return launches(kernel, DType::kFloat32) > before;
+  };
+  EXPECT_TRUE(runs_by("step, cell"));
+  EXPECT_TRUE(force_recurrent_threshold("float_lane_turns", 0));
+  EXPECT_TRUE(force_recurrent_threshold("float_unit_rows", 1));
+  EXPECT_TRUE(runs_by("units, cell"));
+  EXPECT_TRUE(force_recurrent_threshold("float_lane_turns", kMeasuredThreshold));
+  EXPECT_TRUE(force_recurrent_threshold("float_unit_rows", kMeasuredThreshold));
+  EXPECT_FALSE(runs_by("units, cell"));
+  int count = 0;
+  Threshold one{};
+  for (; recurrent_threshold(count, &one); ++count) EXPECT_EQ(one.forced, kMeasuredThreshold) << one.name;
+  EXPECT_EQ(count, 31);
 }
 
 // The budget: a kernel that is added takes another one's place, or comes with a measurement of what it gains.

@@ -12,28 +12,26 @@ template <class T, int kCount>
 __device__ __forceinline__ void put_gradients(const T (&dz)[kCount], T* to) {
   if constexpr (sizeof(T) == 2 && kCount == 4) {
     cuda::Word word = 0;
-#pragma unroll
-    for (int k = 0; k < kCount; ++k) word |= static_cast<cuda::Word>(dz[k].bits) << 16 * k;
+    unroll<kCount>([&](int k) { word |= static_cast<cuda::Word>(dz[k].bits) << 16 * k; });
     *reinterpret_cast<cuda::Word*>(to) = word;
   } else {
-#pragma unroll
-    for (int k = 0; k < kCount; ++k) to[k] = dz[k];
+    unroll<kCount>([&](int k) { to[k] = dz[k]; });
   }
 }
 
 // kDepth, kRows, kPlain: as block_forward_kernel() has them.
 template <class T, int kDepth, int kRows, bool kPlain>
 __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>)
-    block_backward_kernel(const __grid_constant__ BlockParams<T, BackwardEnds> p) {
+    block_backward_kernel(const __grid_constant__ BlockParams<T> p) {
   using Real = Sum<T>;
   using Product = std::conditional_t<sizeof(T) == 2, UnitProductBack<T, kDepth, kRows>,
-                                     LaneProductBack<T, kDepth, kRows>>;
+                                     LaneProduct<T, kDepth, kRows, true>>;
   constexpr bool kHoldsSums = std::is_same_v<T, Real>;
   constexpr int kAhead = 2;  // steps whose tape is asked for; even
   __shared__ __align__(16) T gradients[2][kRows][4 * kDepth + Product::kRowPad];
   const BlockPlace<kRows> at(p.slices);
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
-  const BackwardEnds<T> ends = at.direction == 1 ? p.ends[1] : p.ends[0];
+  const BlockEnds<T> ends = at.direction == 1 ? p.ends[1] : p.ends[0];
   const int hidden = cell.hidden, b = at.b, unit = at.unit, begin = p.places.begin, end = p.places.end;
   const bool has_unit = unit < hidden, is_own = has_unit && b < cell.at.batch;
   const Offset index = static_cast<Offset>(b) * hidden + unit;
@@ -42,8 +40,8 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
   for (int n = static_cast<int>(threadIdx.x); n < 2 * kRows * 4 * kDepth; n += static_cast<int>(blockDim.x)) {
     gradients[n / (kRows * 4 * kDepth)][n / (4 * kDepth) % kRows][n % (4 * kDepth)] = T{};
   }
-  Real dc = is_own ? read_end<T>(ends.dc, ends.wide, index) : Real(0);
-  Real carried = is_own ? read_end<T>(ends.dh, ends.wide_h, index) : Real(0);  // beside what dz gives
+  Real dc = is_own ? read_end<T>(ends.c, ends.wide, index) : Real(0);
+  Real carried = is_own ? read_end<T>(ends.h, ends.wide_h, index) : Real(0);  // beside what dz gives
   const Real c0 = is_own ? read_end<T>(ends.c0, ends.wide, index) : Real(0);
   Real reset_dh = 0, reset_dc = 0;
   bool was_reset = false;
@@ -68,8 +66,7 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
     }
     const Offset row = to.options.row;
     const T* const from = cell.gates + 4 * (kPlain ? walk.entry(ahead) : row * hidden + unit) - 3 * unit;
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) to.gates[gate] = from[static_cast<Offset>(gate) * hidden];
+    unroll<4>([&](int gate) { to.gates[gate] = from[static_cast<Offset>(gate) * hidden]; });
     if (cell.dy) to.dy = cell.dy[kPlain ? walk.other(ahead) : row * cell.dy_stride + unit];
     const bool goes_on = kPlain ? place + 1 < cell.at.steps : cell.at.holds(last, b) && !to.options.resets;
     to.begins = !goes_on;
@@ -77,9 +74,8 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
     if (!goes_on) return;
     to.before = cell.tape_c[kPlain ? walk.entry(ahead + 1) : (cell.at.first(last) + b) * hidden + unit];
   };
-#pragma unroll
-  for (int n = 0; n < kAhead; ++n) ask(begin + n, n + 1, asked[n]);
-  product.ask(gradients[0]);  // here and behind each barrier before everything else
+  unroll<kAhead>([&](int n) { ask(begin + n, n + 1, asked[n]); });
+  product.ask(gradients[0]);  // here and after each barrier before everything else
 
   // What a step leaves is written in the next one, among work that others wait for. exists: it has a place.
   // Rows of dz are 4 H long, so that entry e of a row has 4 e here.
@@ -111,20 +107,20 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
       const Real squashed = a.flat_squash(fma(f, before, i * g));
       const Real to_cell = o * a.slope_of(squashed, true);
       Real factors[kRows];  // of this thread's gates
-#pragma unroll
-      for (int k = 0; k < kRows; ++k) {
+      unroll<kRows>([&](int k) {
         const int gate = first_gate + k;
         const Real value = gate == 0 ? i : gate == 1 ? f : gate == 2 ? g : o;
         const Real beside = gate == 0 ? g : gate == 1 ? before : gate == 2 ? i : squashed;
         factors[k] = beside * a.slope_of(value, gate == 2);
-      }
-#pragma unroll
-      for (int k = 0; k < kRows; ++k) {
+      });
+      unroll<kRows>([&](int k) {
         if (exists) own_dz[4 * entry + static_cast<Offset>(k) * hidden] = dz[k];
-      }
+      });
       ask(place + kAhead, kAhead + 1, asked[n]);
       walk.go_on(), last_row = options.row;
-      Real dh = carried + product.finish();
+      Real part[1];
+      product.finish(part);
+      Real dh = carried + part[0];
       if constexpr (!kPlain) {
         reset_dh += was_reset ? dh : Real(0), dh = was_reset ? Real(0) : dh;
         was_reset = holds && options.resets;
@@ -141,11 +137,10 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
         carried = holds ? keep.h * dm : dh, dm = (1 - keep.h) * dm;
       }
       dcell = fma(dm, to_cell, kPlain ? dc_in : (1 - keep_c) * dc_in);
-#pragma unroll
-      for (int k = 0; k < kRows; ++k) {
+      unroll<kRows>([&](int k) {
         const int gate = first_gate + k;
         dz[k] = holds ? cuda::narrow<T>((gate == 3 ? dm : dcell) * factors[k]) : T{};
-      }
+      });
       put_gradients(dz, &gradients[1 - n % 2][at.row][unit * 4 + first_gate]);
       exists = is_own && (kPlain || options.exists);
       if constexpr (kPlain) {
@@ -164,8 +159,8 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
   } else {
     carried += reset_dh, dc += reset_dc;
   }
-  write_end<T>(ends.dh_last, ends.wide_h, index, carried);
-  write_end<T>(ends.dc_last, ends.wide, index, dc);
+  write_end<T>(ends.h_last, ends.wide_h, index, carried);
+  write_end<T>(ends.c_last, ends.wide, index, dc);
 }
 
 }  // namespace warpalign::detail::recurrent

@@ -1,8 +1,9 @@
-// Which calls run as sweeps in single blocks, and their launch.
+// Launches of sweeps in single blocks, which files of their own compile.
 #pragma once
 
 #include "recurrent/cuda/blocks/block_sweep.cuh"
 #include "recurrent/cuda/schedule/memory.cuh"
+#include "recurrent/cuda/schedule/queue.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -18,21 +19,10 @@ constexpr int kMostBlockHiddenOfOptions = sizeof(T) <= 4 ? 96 : 0;
 // Blocks of a small sweep, or of a step's kernel, that a multiprocessor works on at once.
 constexpr int kBlocksOfMultiprocessor = 2;
 
-// Whether a layer sweeps in single blocks on the current device: all calls do whose layers are so small.
+// Enqueues these steps of a layer's sweep, of one direction or of two. many_rows: a block has four rows of
+// the batch where there is such a kernel, and not one.
 template <class T>
-bool sweeps_in_blocks(const LstmProblem& p) {
-  const int most = is_plain(p) ? kMostBlockHidden<T> : kMostBlockHiddenOfOptions<T>;
-  if (p.hidden > most || p.layer_norm || p.projection > 0) return false;
-  return sizeof(T) > 2 || current_device().has_matrix_units;
-}
-
-template <class T>
-struct BlockSweeps {
-  // Enqueues these steps of a layer's sweep, of one direction or of two.
-  static void forward(Queue& queue, const LstmProblem& p, const CudaCell<T> (&cells)[2],
-                      const ForwardEnds<T> (&ends)[2], Places places);
-  static void backward(Queue& queue, const LstmProblem& p, const CudaCell<T> (&cells)[2],
-                       const BackwardEnds<T> (&ends)[2], Places places);
-};
+void launch_blocks(Queue& queue, const LstmProblem& p, bool backward, bool many_rows,
+                   const BlockParams<T>& params);
 
 }  // namespace warpalign::detail::recurrent

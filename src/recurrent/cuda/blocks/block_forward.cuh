@@ -11,25 +11,24 @@ namespace warpalign::detail::recurrent {
 template <class Real, int kRows>
 __device__ __forceinline__ void gather_gates(const Real (&own)[kRows], Real (&gates)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
+  unroll<4>([&](int gate) {
     const int from = lane / (4 / kRows) * (4 / kRows) + gate / kRows;
     gates[gate] = kRows == 4 ? own[gate % kRows] : cuda::shuffle(own[gate % kRows], from);
-  }
+  });
 }
 
 // kDepth: at least H. kRows: of the batch, of a block. kPlain: rows have every step, and nothing is kept.
 template <class T, int kDepth, int kRows, bool kPlain>
 __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>)
-    block_forward_kernel(const __grid_constant__ BlockParams<T, ForwardEnds> p) {
+    block_forward_kernel(const __grid_constant__ BlockParams<T> p) {
   using Real = Sum<T>;
   using Product =
-      std::conditional_t<sizeof(T) == 2, UnitProduct<T, kDepth, kRows>, LaneProduct<T, kDepth, kRows>>;
+      std::conditional_t<sizeof(T) == 2, UnitProduct<T, kDepth, kRows>, LaneProduct<T, kDepth, kRows, false>>;
   constexpr int kAhead = kRows == 1 && kPlain ? 4 : 2;  // steps whose W x is asked for; even
   __shared__ __align__(16) T states[2][kRows][kDepth + kBlockRowPad];
   const BlockPlace<kRows> at(p.slices);
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
-  const ForwardEnds<T> ends = at.direction == 1 ? p.ends[1] : p.ends[0];
+  const BlockEnds<T> ends = at.direction == 1 ? p.ends[1] : p.ends[0];
   const int hidden = cell.hidden, b = at.b, unit = at.unit, begin = p.places.begin, end = p.places.end;
   const bool has_unit = unit < hidden, is_own = has_unit && b < cell.at.batch, is_first = at.is_first();
   const Offset h_index = static_cast<Offset>(b) * ends.h_stride + unit;
@@ -39,14 +38,12 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
   // This thread has kRows gates, from this one on.
   const int first_gate = at.part * kRows % 4;
   Real bias[kRows];
-#pragma unroll
-  for (int k = 0; k < kRows; ++k) {
-    bias[k] = has_unit ? bias_of(cell, (first_gate + k) * hidden + unit) : Real(0);
-  }
+  unroll<kRows>(
+      [&](int k) { bias[k] = has_unit ? bias_of(cell, (first_gate + k) * hidden + unit) : Real(0); });
   Real c = is_own ? read_end<T>(ends.c, ends.wide, c_index) : Real(0);
-  T h = is_own && ends.h ? ends.h[h_index] : T{};
+  T h = is_own && ends.h ? static_cast<const T*>(ends.h)[h_index] : T{};
   const Real c0 = !kPlain && is_own ? read_end<T>(ends.c0, ends.wide, c_index) : Real(0);
-  const T h0 = !kPlain && is_own && ends.h0 ? ends.h0[h_index] : T{};
+  const T h0 = !kPlain && is_own && ends.h0 ? static_cast<const T*>(ends.h0)[h_index] : T{};
   for (int n = static_cast<int>(threadIdx.x); n < kRows * kDepth; n += static_cast<int>(blockDim.x)) {
     if (n % kDepth >= hidden) states[0][n / kDepth][n % kDepth] = states[1][n / kDepth][n % kDepth] = T{};
   }
@@ -65,18 +62,16 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
   };
   Asked asked[kAhead] = {};
   const auto ask = [&](int place, int ahead, Asked& to) {
-    if constexpr (!kPlain) {  // the step behind these places may begin with a reset, too
+    if constexpr (!kPlain) {  // the step after these places may begin with a reset, too
       to.options = asked_options(cell, cell.step_at(place), b, unit);
       if (!to.options.holds) return;
     }
     if (place >= end || !is_own) return;
     const Offset entry = kPlain ? walk.entry(ahead) : to.options.row * hidden + unit;
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) to.gates[k] = own_gates[4 * entry + static_cast<Offset>(k) * hidden];
+    unroll<kRows>([&](int k) { to.gates[k] = own_gates[4 * entry + static_cast<Offset>(k) * hidden]; });
   };
-#pragma unroll
-  for (int n = 0; n < kAhead; ++n) ask(begin + n, n + 1, asked[n]);
-  product.ask(states[0]);  // here and behind each barrier before everything else
+  unroll<kAhead>([&](int n) { ask(begin + n, n + 1, asked[n]); });
+  product.ask(states[0]);  // here and after each barrier before everything else
 
   // What a step leaves is written in the next one, among work that others wait for. exists: it has a place.
   Real own[kRows] = {}, out_c = 0;
@@ -88,11 +83,10 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
     if (cell.c_all) cell.write_cell(cell.c_all, entry, out_c);
   };
   const auto write = [&](Offset entry, Offset h_entry) {
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) {
-      if (!writes_gates || !holds) continue;
+    unroll<kRows>([&](int k) {
+      if (!writes_gates || !holds) return;
       own_gates[4 * entry + static_cast<Offset>(k) * hidden] = cuda::narrow<T>(own[k]);
-    }
+    });
     if (writes_c && exists) cell.tape_c[entry] = cuda::narrow<T>(out_c);
     if (writes_h && exists) cell.h_rows[h_entry] = out_h;
   };
@@ -108,11 +102,10 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
       Real sums[kRows];
       product.finish(sums);
       write(entry, kPlain ? walk.other(0) : last_row * cell.h_stride + unit);
-#pragma unroll
-      for (int k = 0; k < kRows; ++k) {
+      unroll<kRows>([&](int k) {
         const Real z = sums[k] + (cuda::widen(asked[n].gates[k]) + bias[k]);
         own[k] = cell.activation.gate(z, (first_gate + k) % 4 == 2);
-      }
+      });
       [[maybe_unused]] const AskedOptions options = asked[n].options;
       ask(place + kAhead, kAhead + 1, asked[n]);
       walk.go_on(), last_row = options.row;
@@ -141,7 +134,7 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
   write_states(entry);
   write(entry, kPlain ? walk.other(0) : last_row * cell.h_stride + unit);
   if (!is_writer) return;
-  if (ends.h_last) ends.h_last[h_index] = h;
+  if (ends.h_last) static_cast<T*>(ends.h_last)[h_index] = h;
   write_end<T>(ends.c_last, ends.wide, c_index, c);
 }
 

@@ -16,108 +16,30 @@ __device__ __forceinline__ void share_sums(Real (&sums)[kAll]) {
   constexpr int kHalf = kLanes / 2;
   const bool is_upper = threadIdx.x & kHalf;
   if constexpr (kCount > 1) {
-#pragma unroll
-    for (int k = 0; k < kCount / 2; ++k) {
+    unroll<kCount / 2>([&](int k) {
       const Real sent = is_upper ? sums[k] : sums[k + kCount / 2];
       const Real kept = is_upper ? sums[k + kCount / 2] : sums[k];
       sums[k] = kept + cuda::shuffle_xor(sent, kHalf);
-    }
+    });
   } else {
     sums[0] += cuda::shuffle_xor(sums[0], kHalf);
   }
   if constexpr (kHalf > 1) share_sums<kHalf, (kCount > 1 ? kCount / 2 : 1)>(sums);
 }
 
-// R h.
-template <class T, int kDepth, int kRows>
+// kBack: R^T dz, and not R h. A thread has four rows of weights: the gates of its unit, or R's columns of the
+// four units that its lanes have.
+template <class T, int kDepth, int kRows, bool kBack>
 class LaneProduct {
  public:
+  static constexpr int kRowPad = kBlockRowPad;  // elements after a row of operands in shared memory
+
   __device__ __forceinline__ LaneProduct(const CudaCell<T>& cell, const BlockPlace<kRows>& at)
-      : part_(at.part) {
-    const bool has_unit = at.unit < cell.hidden;
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) {
-      const T* const from =
-          cell.hh + (static_cast<Offset>(gate) * cell.hidden + at.unit) * cell.output_stride;
-#pragma unroll
-      for (int n = 0; n < kPieces; ++n) {
-        const int piece = n * kUnitThreads + part_;
-        const bool is_there = has_unit && piece * kSize < cell.hidden;
-        const Piece<T> read = is_there ? read_piece(from, piece) : Piece<T>{};
-#pragma unroll
-        for (int e = 0; e < kSize; ++e) weights_[gate][n * kSize + e] = read.entries[e];
-      }
-    }
-  }
-  // Asks for what multiply() begins with.
-  template <int kStride>
-  __device__ __forceinline__ void ask(const T (&rows)[kRows][kStride]) {
-    read_row(rows[0]);
-  }
-  template <int kStride>
-  __device__ __forceinline__ void multiply(const T (&rows)[kRows][kStride]) {
-#pragma unroll
-    for (int k = 0; k < 4 * kRows; ++k) sums_[k] = 0;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      if (r > 0) read_row(rows[r]);
-#pragma unroll
-      for (int k = 0; k < kPieces; ++k) {
-#pragma unroll
-        for (int e = 0; e < kSize; ++e) {
-#pragma unroll
-          for (int gate = 0; gate < 4; ++gate) {
-            sums_[r * 4 + gate] += weights_[gate][k * kSize + e] * operands_[k].entries[e];
-          }
-        }
-      }
-    }
-  }
-  // Of this thread's kRows gates.
-  __device__ __forceinline__ void finish(T (&sums)[kRows]) {
-    share_sums<kUnitThreads, 4 * kRows>(sums_);
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) sums[k] = sums_[k];
-  }
-
- private:
-  static constexpr int kSize = Piece<T>::kSize, kPieces = kDepth / (kUnitThreads * kSize);
-
-  __device__ __forceinline__ void read_row(const T* row) {
-#pragma unroll
-    for (int k = 0; k < kPieces; ++k) operands_[k] = read_piece(row, k * kUnitThreads + part_);
-  }
-
-  int part_;
-  T weights_[4][kPieces * kSize], sums_[4 * kRows];
-  Piece<T> operands_[kPieces];
-};
-
-// R^T dz.
-template <class T, int kDepth, int kRows>
-class LaneProductBack {
- public:
-  static constexpr int kRowPad = kBlockRowPad;  // elements behind a row of dz in shared memory
-
-  // Of R's columns of the four units of these lanes, the rows of every 16th unit.
-  __device__ __forceinline__ LaneProductBack(const CudaCell<T>& cell, const BlockPlace<kRows>&)
       : lane_(static_cast<int>(threadIdx.x) % kLanes) {
-    const int hidden = cell.hidden, thread = static_cast<int>(threadIdx.x);
-#pragma unroll
-    for (int n = 0; n < kLaneUnits; ++n) {
-      const int from_unit = n * kLanes + lane_;
-#pragma unroll
-      for (int gate = 0; gate < 4; ++gate) {
-        const T* const from = cell.hh + (static_cast<Offset>(gate) * hidden + from_unit) * cell.output_stride;
-#pragma unroll
-        for (int k = 0; k < kOutputs / kSize; ++k) {
-          const int piece = thread / kLanes * (kOutputs / kSize) + k;
-          const bool is_there = from_unit < hidden && piece * kSize < hidden;
-          const Piece<T> read = is_there ? read_piece(from, piece) : Piece<T>{};
-#pragma unroll
-          for (int e = 0; e < kSize; ++e) weights_[k * kSize + e][n * 4 + gate] = read.entries[e];
-        }
-      }
+    if constexpr (kBack) {
+      load_columns(cell);
+    } else {
+      load_rows(cell, at.unit);
     }
   }
   // Asks for what multiply() begins with.
@@ -127,42 +49,66 @@ class LaneProductBack {
   }
   template <int kStride>
   __device__ __forceinline__ void multiply(const T (&rows)[kRows][kStride]) {
-#pragma unroll
-    for (int k = 0; k < kOutputs * kRows; ++k) sums_[k] = 0;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
+    unroll<4 * kRows>([&](int k) { sums_[k] = 0; });
+    unroll<kRows>([&](int r) {
       if (r > 0) read_row(rows[r]);
-#pragma unroll
-      for (int k = 0; k < kPieces; ++k) {
-#pragma unroll
-        for (int e = 0; e < kSize; ++e) {
-#pragma unroll
-          for (int to = 0; to < kOutputs; ++to) {
-            sums_[to * kRows + r] += weights_[to][k * kSize + e] * operands_[k].entries[e];
-          }
-        }
-      }
-    }
+      unroll<kPieces>([&](int k) {
+        unroll<kSize>([&](int e) {
+          unroll<4>([&](int w) {
+            sums_[kBack ? w * kRows + r : r * 4 + w] += weights_[w][k * kSize + e] * operands_[k].entries[e];
+          });
+        });
+      });
+    });
   }
-  // Of this thread's unit and row.
-  __device__ __forceinline__ T finish() {
-    share_sums<kLanes, kOutputs * kRows>(sums_);
-    return sums_[0];
+  // Of this thread's kRows gates; backward of its unit and row.
+  __device__ __forceinline__ void finish(T (&sums)[kBack ? 1 : kRows]) {
+    share_sums<kLanes, 4 * kRows>(sums_);
+    unroll<(kBack ? 1 : kRows)>([&](int k) { sums[k] = sums_[k]; });
   }
 
  private:
-  static constexpr int kLanes = 16, kOutputs = 4, kLaneUnits = kDepth / kLanes;
-  static constexpr int kSize = Piece<T>::kSize, kPieces = 4 * kLaneUnits / kSize;
+  static constexpr int kLanes = kBack ? 16 : kUnitThreads;  // that share the depth
+  static constexpr int kSize = Piece<T>::kSize;
+  static constexpr int kPieces = (kBack ? 4 : 1) * kDepth / (kLanes * kSize);
 
+  // The lane's k-th piece of a row. Backward a unit's four gates lie side by side, and the lane has every
+  // 16th unit's.
+  [[nodiscard]] __device__ __forceinline__ int piece(int k) const {
+    if constexpr (!kBack) return k * kLanes + lane_;
+    return (k * kSize / 4 * kLanes + lane_) * (4 / kSize) + k % (4 / kSize);
+  }
   __device__ __forceinline__ void read_row(const T* row) {
-#pragma unroll
-    for (int k = 0; k < kPieces; ++k) {
-      operands_[k] = read_piece(row, (k * kSize / 4 * kLanes + lane_) * (4 / kSize) + k % (4 / kSize));
-    }
+    unroll<kPieces>([&](int k) { operands_[k] = read_piece(row, piece(k)); });
+  }
+  __device__ __forceinline__ void load_rows(const CudaCell<T>& cell, int unit) {
+    unroll<4>([&](int gate) {
+      const T* const from = cell.hh + (static_cast<Offset>(gate) * cell.hidden + unit) * cell.output_stride;
+      unroll<kPieces>([&](int n) {
+        const bool is_there = unit < cell.hidden && piece(n) * kSize < cell.hidden;
+        const Piece<T> read = is_there ? read_piece(from, piece(n)) : Piece<T>{};
+        unroll<kSize>([&](int e) { weights_[gate][n * kSize + e] = read.entries[e]; });
+      });
+    });
+  }
+  __device__ __forceinline__ void load_columns(const CudaCell<T>& cell) {
+    const int hidden = cell.hidden, thread = static_cast<int>(threadIdx.x);
+    unroll<kDepth / kLanes>([&](int n) {
+      const int from_unit = n * kLanes + lane_;
+      unroll<4>([&](int gate) {
+        const T* const from = cell.hh + (static_cast<Offset>(gate) * hidden + from_unit) * cell.output_stride;
+        unroll<4 / kSize>([&](int k) {
+          const int column = thread / kLanes * (4 / kSize) + k;
+          const bool is_there = from_unit < hidden && column * kSize < hidden;
+          const Piece<T> read = is_there ? read_piece(from, column) : Piece<T>{};
+          unroll<kSize>([&](int e) { weights_[k * kSize + e][n * 4 + gate] = read.entries[e]; });
+        });
+      });
+    });
   }
 
   int lane_;
-  T weights_[kOutputs][4 * kLaneUnits], sums_[kOutputs * kRows];
+  T weights_[4][kPieces * kSize], sums_[4 * kRows];
   Piece<T> operands_[kPieces];
 };
 

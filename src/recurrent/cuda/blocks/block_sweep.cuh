@@ -17,29 +17,19 @@ constexpr int kUnitThreads = 4;
 // Blocks of a multiprocessor: kernels leave registers for so many.
 template <class T, int kDepth>
 constexpr int kBlocksAtOnce = sizeof(T) <= 4 ? 128 / kDepth : 1;
-constexpr int kBlockRowPad = 8;  // elements behind a row in shared memory: keeps banks apart
+constexpr int kBlockRowPad = 8;  // elements after a row in shared memory: keeps banks apart
 
-// Where a direction's sweep takes its states from, and where it leaves them. Rows of h lie h_stride elements
-// apart, rows of c and of all that is left H elements. wide: c is of Sum<T>, and not of T.
+// Where a direction's sweep takes its states from, and where it leaves them; backward the gradients. Null: 0,
+// or not wanted. Rows of c and of gradients lie H elements apart, rows of h h_stride.
 template <class T>
-struct ForwardEnds {
-  const T* h;  // before the first step; null: 0
-  const void* c;
-  const T* h0;  // where a reset begins again; null: 0
-  const void* c0;
-  T* h_last;
-  void* c_last;
+struct BlockEnds {
+  const void *h, *c;    // before the first step; backward dh and dc after the last one
+  const void *h0, *c0;  // where a reset begins again; backward c0 is c before the first step
+  void *h_last, *c_last;
   int h_stride;
-  bool wide;
-};
-// The same of gradients. dh0, dc0: what resets have handed to the first states is added to it.
-template <class T>
-struct BackwardEnds {
-  const void *dh, *dc;  // behind the last step; null: 0
-  const void* c0;       // c before the first step; null: 0
-  void *dh_last, *dc_last;
-  Sum<T>*dh0, *dc0;  // null: dh_last and dc_last get the sums
-  bool wide_h, wide;
+  bool wide_h, wide;  // backward dh, and c or dc, are of Sum<T>, and not of T
+  // Backward: what resets have handed to the first states is added there; null: to h_last and c_last.
+  Sum<T>*dh0 = nullptr, *dc0 = nullptr;
 };
 // Entries of such arrays; of none 0.
 template <class T>
@@ -58,10 +48,10 @@ __device__ __forceinline__ void write_end(void* states, bool wide, Offset index,
   }
 }
 
-template <class T, template <class> class Ends>
+template <class T>
 struct BlockParams {
   CudaCell<T> cell[2];
-  Ends<T> ends[2];
+  BlockEnds<T> ends[2];
   int slices;  // blocks of a direction
   Places places;
 };

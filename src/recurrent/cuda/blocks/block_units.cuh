@@ -6,7 +6,7 @@
 #pragma once
 
 #include "recurrent/cuda/blocks/block_sweep.cuh"
-#include "recurrent/cuda/cell/weights.cuh"
+#include "recurrent/cuda/cell/operands.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -34,15 +34,12 @@ class UnitProduct {
  public:
   __device__ __forceinline__ UnitProduct(const CudaCell<T>& cell, const BlockPlace<kRows>&) {
     __shared__ Weights16 places[kUnitThreads * kDepth];
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-#pragma unroll
-      for (int n = 0; n < kPieces; ++n) {
+    unroll<kTiles>([&](int tile) {
+      unroll<kPieces>([&](int n) {
         const TwoOperands upper = weights_of(cell, 2 * tile, n), lower = weights_of(cell, 2 * tile + 1, n);
-#pragma unroll
-        for (int k = 0; k < 2; ++k) weights_[tile][2 * n + k] = {upper.words[k], lower.words[k]};
-      }
-    }
+        unroll<2>([&](int k) { weights_[tile][2 * n + k] = {upper.words[k], lower.words[k]}; });
+      });
+    });
 #pragma unroll
     for (auto& tile : weights_) {
 #pragma unroll
@@ -53,8 +50,7 @@ class UnitProduct {
   template <int kStride>
   __device__ __forceinline__ void ask(const T (&rows)[kRows][kStride]) {
     const T* const row = rows[lane_.column * kRows / kWarpColumns];
-#pragma unroll
-    for (int n = 0; n < kPieces; ++n) operands_[n] = reinterpret_cast<const TwoOperands*>(row)[piece(n)];
+    unroll<kPieces>([&](int n) { operands_[n] = reinterpret_cast<const TwoOperands*>(row)[piece(n)]; });
   }
   template <int kStride>
   __device__ __forceinline__ void multiply(const T (&)[kRows][kStride]) {
@@ -63,19 +59,16 @@ class UnitProduct {
 #pragma unroll
       for (auto& chain : tile) chain[0] = chain[1] = chain[2] = chain[3] = 0;
     }
-#pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
+    unroll<kSteps>([&](int s) {
+      unroll<kTiles>([&](int tile) {
         weights_[tile][s].template multiply<T>(operands_[s / 2].words[s % 2], sums_[tile][s % kChains]);
-      }
-    }
+      });
+    });
   }
   // Of this thread's kRows gates.
   __device__ __forceinline__ void finish(float (&sums)[kRows]) const {
     if constexpr (kRows == 4) {
-#pragma unroll
-      for (int gate = 0; gate < 4; ++gate) sums[gate] = sum_of(gate);
+      unroll<4>([&](int gate) { sums[gate] = sum_of(gate); });
     } else {
       const float first = lane_.part % 2 ? sum_of(1) : sum_of(0);
       const float second = lane_.part % 2 ? sum_of(3) : sum_of(2);
@@ -112,7 +105,7 @@ class UnitProduct {
 template <class T, int kDepth, int kRows>
 class UnitProductBack {
  public:
-  // Elements behind a row of dz in shared memory: two rows' words lie in banks of their own.
+  // Elements after a row of dz in shared memory: two rows' words lie in banks of their own.
   static constexpr int kRowPad = 32;
 
   __device__ __forceinline__ UnitProductBack(const CudaCell<T>& cell, const BlockPlace<kRows>&) {
@@ -122,45 +115,40 @@ class UnitProductBack {
     const int gate = matrix / 2 * 2 + row % 2;
     const int piece_of_warp = thread / 32;
     Piece<T> rows[kSteps];
-#pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
+    unroll<kSteps>([&](int s) {
       const int from_unit = 2 * piece(s / 2, matrix % 2, row / 2) + s % 2;
       const Offset begin = (static_cast<Offset>(gate) * cell.hidden + from_unit) * cell.output_stride;
       const bool is_there = from_unit < cell.hidden && piece_of_warp * kWarpColumns < cell.hidden;
       rows[s] = is_there ? read_piece(cell.hh + begin, piece_of_warp) : Piece<T>{};
-    }
-#pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
+    });
+    unroll<kSteps>([&](int s) {
       __syncwarp();
       places[thread] = rows[s];
       __syncwarp();
       cuda::load_matrices<true>(weights_[s].a, &places[thread]);
-    }
+    });
   }
   // Asks for what multiply() begins with.
   template <int kStride>
   __device__ __forceinline__ void ask(const T (&rows)[kRows][kStride]) {
-#pragma unroll
-    for (int n = 0; n < kAsked; ++n) operands_[n] = operands_of(rows, n);
+    unroll<kAsked>([&](int n) { operands_[n] = operands_of(rows, n); });
   }
   template <int kStride>
   __device__ __forceinline__ void multiply(const T (&rows)[kRows][kStride]) {
 #pragma unroll
     for (auto& chain : sums_) chain[0] = chain[1] = chain[2] = chain[3] = 0;
-#pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
+    unroll<kSteps>([&](int s) {
       TwoOperands& operands = operands_[s / 2 % kAsked];
       weights_[s].template multiply<T>(operands.words[s % 2], sums_[s % kChains]);
       const int next = s / 2 + kAsked;
       if (s % 2 == 1 && next < kPieces) operands = operands_of(rows, next);
-    }
+    });
   }
   // Of this thread's unit and row.
-  [[nodiscard]] __device__ __forceinline__ float finish() const {
+  __device__ __forceinline__ void finish(float (&sum)[1]) const {
     float sums[kChains];
-#pragma unroll
-    for (int k = 0; k < kChains; ++k) sums[k] = sums_[k][0] + sums_[k][3];
-    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    unroll<kChains>([&](int k) { sums[k] = sums_[k][0] + sums_[k][3]; });
+    sum[0] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   }
 
  private:

@@ -3,6 +3,6 @@
 
 namespace warpalign::detail::recurrent {
 
-template struct BlockSweeps<cuda::BFloat16>;
+template void launch_blocks(Queue&, const LstmProblem&, bool, bool, const BlockParams<cuda::BFloat16>&);
 
 }  // namespace warpalign::detail::recurrent

@@ -3,6 +3,6 @@
 
 namespace warpalign::detail::recurrent {
 
-template struct BlockSweeps<cuda::Float16>;
+template void launch_blocks(Queue&, const LstmProblem&, bool, bool, const BlockParams<cuda::Float16>&);
 
 }  // namespace warpalign::detail::recurrent

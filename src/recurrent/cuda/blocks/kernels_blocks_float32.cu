@@ -3,6 +3,6 @@
 
 namespace warpalign::detail::recurrent {
 
-template struct BlockSweeps<float>;
+template void launch_blocks(Queue&, const LstmProblem&, bool, bool, const BlockParams<float>&);
 
 }  // namespace warpalign::detail::recurrent

@@ -3,6 +3,6 @@
 
 namespace warpalign::detail::recurrent {
 
-template struct BlockSweeps<double>;
+template void launch_blocks(Queue&, const LstmProblem&, bool, bool, const BlockParams<double>&);
 
 }  // namespace warpalign::detail::recurrent

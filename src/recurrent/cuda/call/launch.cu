@@ -1,8 +1,8 @@
 // The LSTM's CUDA path: one element type's or another's.
-#include "core/plan_log.h"
 #include "core/visit_dtype.h"
-#include "cuda/launch/check.h"
+#include "core/ways.h"
 #include "recurrent/cuda/call/path.h"
+#include "recurrent/cuda/call/way_names.h"
 #include "recurrent/cuda/cell/kernel_list.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -12,13 +12,6 @@ namespace {
 template <class Use>
 auto with_path(const LstmProblem& p, const Use& use) {
   return visit_dtype(p.dtype, [&](auto type) { return use(CudaPath<typename decltype(type)::Type>{}); });
-}
-
-void add_to_description(const char* call, const LstmProblem& p, const Execution& execution, bool backward) {
-  PlanLog* const log = PlanLog::current();
-  if (!log) return;
-  log->begin(call, cuda::name_of_device(execution.cuda_device));
-  log->line("plan", describe_cuda(p, execution, backward));
 }
 
 }  // namespace
@@ -41,7 +34,6 @@ std::size_t workspace_bytes_cuda(const LstmProblem& p, const LstmOutputs& out, c
 
 Status forward_cuda(const LstmProblem& p, const LstmOutputs& out, Workspace workspace,
                     const Execution& execution) {
-  add_to_description("lstm", p, execution, false);
   return with_path(p, [&](auto path) { return path.forward(p, out, workspace, execution); });
 }
 
@@ -52,7 +44,6 @@ std::size_t backward_workspace_bytes_cuda(const LstmProblem& p, const LstmGradie
 
 Status backward_cuda(const LstmProblem& p, const LstmKept& kept, const LstmIncoming& incoming,
                      const LstmGradients& gradients, Workspace workspace, const Execution& execution) {
-  add_to_description("lstm_backward", p, execution, true);
   return with_path(
       p, [&](auto path) { return path.backward(p, kept, incoming, gradients, workspace, execution); });
 }
@@ -60,6 +51,8 @@ Status backward_cuda(const LstmProblem& p, const LstmKept& kept, const LstmIncom
 std::string describe_cuda(const LstmProblem& p, const Execution& execution, bool backward) {
   return with_path(p, [&](auto path) { return path.describe(p, execution, backward); });
 }
+
+const char* way_cuda(int index) { return way_at(kWayNames, index); }
 
 bool kernel_launches_cuda(int index, KernelLaunches& out) { return kKernels.read(index, out); }
 

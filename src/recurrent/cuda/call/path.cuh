@@ -1,6 +1,7 @@
 // The functions of path.h, for a file that compiles them for one element type.
 #pragma once
 
+#include "recurrent/cuda/call/path.h"
 #include "recurrent/cuda/schedule/backward_call.cuh"
 #include "recurrent/cuda/schedule/forward_call.cuh"
 
@@ -58,7 +59,8 @@ Status CudaPath<T>::backward(const LstmProblem& p, const LstmKept& kept, const L
 
 template <class T>
 std::string CudaPath<T>::describe(const LstmProblem& p, const Execution& execution, bool backward) {
-  return SweepPlan<T>(Queue(execution), p, backward).describe();
+  const Queue queue(execution);
+  return SweepPlan<T>(Question(queue, p, backward, false)).describe();
 }
 
 }  // namespace warpalign::detail::recurrent

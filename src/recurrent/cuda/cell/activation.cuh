@@ -5,6 +5,7 @@
 
 #include "cuda/numbers/half.cuh"
 #include "cuda/numbers/math.cuh"
+#include "recurrent/cuda/cell/unroll.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -52,11 +53,9 @@ struct Activation {
   template <int kCount>
   __device__ __forceinline__ void gates(const Real (&z)[kCount][4], Real (&values)[kCount][4]) const {
     if (hard) {
-#pragma unroll
-      for (int k = 0; k < kCount; ++k) hard_gates(z[k], values[k]);
+      unroll<kCount>([&](int k) { hard_gates(z[k], values[k]); });
     } else {
-#pragma unroll
-      for (int k = 0; k < kCount; ++k) soft_gates(z[k], values[k]);
+      unroll<kCount>([&](int k) { soft_gates(z[k], values[k]); });
     }
   }
   __device__ __forceinline__ void gates(const Real (&z)[4], Real (&values)[4]) const {
@@ -98,7 +97,7 @@ struct Activation {
   __device__ __forceinline__ Real squash(Real x) const {
     return hard ? hard_squash(x) : hyperbolic_tangent(x);
   }
-  // The derivative by x, from the value u.
+  // The derivative with respect to x, from the value u.
   __device__ __forceinline__ Real squash_slope(Real u) const {
     if (!hard) return (1 - u) * (1 + u);
     return u == -1 || u == 1 ? Real(0) : Real(1);

@@ -101,8 +101,7 @@ struct MaskWords {
                  static_cast<std::uint32_t>(unit / 4), code + static_cast<std::uint32_t>(kind)}},
                __ldg(seed));
     unsigned bits = 0;
-#pragma unroll
-    for (int k = 0; k < 4; ++k) bits |= (words.word[k] < threshold ? 1u : 0u) << k;
+    unroll<4>([&](int k) { bits |= (words.word[k] < threshold ? 1u : 0u) << k; });
     return bits;
   }
 };
@@ -190,13 +189,13 @@ struct CudaCell {
   Real *dh, *dh0;  // (B, P)
   Real *dc, *dc0;  // (B, H)
   Real* dm;        // (B, H)
-  T* dz;           // (rows, gates_stride): by z
+  T* dz;           // (rows, gates_stride): with respect to z
   T* dz_ring;      // (slots, B, gates_stride): of the last steps. Sweep of the whole grid, as the next one
   int* ring_arrivals;  // of each group
-  T *dz_x, *dz_h;      // the same, by W x and by R h: dz without layer norm
+  T *dz_x, *dz_h;      // the same, with respect to W x and to R h: dz without layer norm
   T* carried;          // (B, H): R^T dz of the step swept before. Steps by products
-  T* dh_new;           // (rows, output_stride): by h~. Projection
-  T* dv;               // (rows, H): by LN(c~). Layer norm
+  T* dh_new;           // (rows, output_stride): with respect to h~. Projection
+  T* dv;               // (rows, H): with respect to LN(c~). Layer norm
   const T* across;     // (rows, H): R^T of R h normalised. Sweeps on clusters with layer norm
   T* m_rows;           // (rows, H): o u(c~). Projection
 
@@ -244,7 +243,7 @@ __device__ __forceinline__ CudaCell<T> cell_of(const CudaCell<T> (&cells)[2], in
 #endif
   return cell;
 }
-// The same again, for what comes behind a loop: its pointers take no registers meanwhile.
+// The same again, for what comes after a loop: its pointers take no registers meanwhile.
 template <class T>
 __device__ __forceinline__ CudaCell<T> cell_again(const CudaCell<T> (&cells)[2], int direction) {
 #ifdef __CUDA_ARCH__
@@ -252,7 +251,7 @@ __device__ __forceinline__ CudaCell<T> cell_again(const CudaCell<T> (&cells)[2],
 #endif
   return cell_of(cells, direction);
 }
-// The memory of h before step `place` of the forward sweep, and behind the last one. No index at run time:
+// The memory of h before step `place` of the forward sweep, and after the last one. No index at run time:
 // the cell stays in registers.
 template <class T>
 __device__ __forceinline__ T* h_before(const CudaCell<T>& cell, int place) {

@@ -10,14 +10,14 @@ namespace warpalign::detail::recurrent {
 template <class T>
 struct AskedStep {
   RowAt at;
-  cuda::Word gates;
+  typename GateRows<T, BackwardLanes>::Entries gates;
   T before, dy;  // c[t-1] from the tape
   unsigned kept;
 };
 
+// float32 has no options.
 template <class T, int kParts, SweepOptions kOptions>
 __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(ClusterParams<T> p) {
-  using cuda::Word;
   constexpr int kRanks = kParts * kClusterWarps / kBlockParts;
   using Tile = BackwardTile<kRanks>;
   const ClusterPlace at(p);
@@ -25,12 +25,13 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
   const int hidden = cell.hidden, batch = cell.at.batch, ranks = p.ranks;
   const int begin = p.places.begin;
   constexpr bool kPlain = kOptions == SweepOptions::kNone, kAll = kOptions == SweepOptions::kAll;
+  static_assert(sizeof(T) == 2 || kPlain);
   const int thread = static_cast<int>(threadIdx.x);
-  auto& own_gradients = *reinterpret_cast<OwnGradients*>(cuda::dynamic_shared());
+  auto& own_gradients = *reinterpret_cast<OwnGradients<T>*>(cuda::dynamic_shared());
   auto* const tiles = reinterpret_cast<Tile*>(&own_gradients + 1);
 
-  Weights16 weights[kParts][kDepthSteps];
-  load_weights_across(cell, at, reinterpret_cast<Weights16*>(&own_gradients), weights);
+  ClusterWeights<T> weights[kParts][kDepthSteps];
+  load_weights_across(cell, at, &own_gradients, weights);
 
   TilesOf<kOptions> work(cell, p, at, true, reinterpret_cast<TileRows*>(tiles + p.tiles));
 
@@ -44,15 +45,13 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
   cuda::cluster_sync();
   const PartExchange<kParts, Tile> exchange(tiles, at, ranks);
 
-  // Points at this lane's gate of the four units, in row 0.
-  const Offset lane_offset = static_cast<Offset>(lanes.unit) * hidden + first_unit;
-  const T* const gates_of_lane = cell.gates + lane_offset;
-  T* const dz_of_lane = cell.dz + lane_offset;
+  const GateRows<T, BackwardLanes> gate_rows(cell.gates, lanes, unit, hidden),
+      dz_rows(cell.dz, lanes, unit, hidden);
   const auto ask = [&](int place, int tile) {
     const int t = cell.step_back_at(place);
-    AskedStep<T> asked{work.row_at(tile, row, place, t), 0, {}, {}, 0};
+    AskedStep<T> asked{work.row_at(tile, row, place, t), {}, {}, {}, 0};
     if (!has_unit || !asked.at.holds) return asked;
-    asked.gates = *reinterpret_cast<const Word*>(gates_of_lane + 4 * asked.at.first);
+    asked.gates = gate_rows.read(asked.at.first);
     if (cell.dy) asked.dy = cell.dy[asked.at.row * cell.dy_stride + unit];
     const RowAt last = work.row_at(tile, row, place + 1, cell.reverse ? t + 1 : t - 1);
     if (last.holds) asked.before = cell.tape_c[last.first + unit];
@@ -74,7 +73,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       const bool holds = has_unit && here.at.holds && work.works(place, tile);
       const bool is_last = tile + 1 == work.busy();
       float gates[4], before = cuda::widen(here.before), dy = 0;
-      widen_word<T>(lanes.transpose(here.gates), gates);
+      widen_gates<T>(lanes, here.gates, gates);
       float dh = own.states[0][thread], dc = own.states[1][thread];
       bool resets = false;
       if (holds) {
@@ -118,30 +117,25 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       const float dcell = (1 - keep.c) * dc + dm * to_cell;
       const float dz[4] = {holds ? dcell * to_i : 0.0f, holds ? dcell * to_f : 0.0f,
                            holds ? dcell * to_g : 0.0f, holds ? dm * to_o : 0.0f};
-      const Word word = lanes.transpose(narrow_word<T>(dz));
-      Word* const own_dz = own_gradients.dz[turn++ % 2];
-      own_dz[word_place(lanes.unit * kClusterWarps + at.warp, row)] = word;
+      const auto entries = narrow_gates<T>(lanes, dz);
+      const int own_turn = turn++ % 2;
+      own_gradients.put(own_turn, lanes.unit, at.warp, row, entries);
       __syncthreads();
-      exchange.template send<T>(weights, own_dz, tile, buffer);
+      exchange.template send<T>(weights, own_gradients, own_turn, tile, buffer);
       // No other block waits for these stores.
-      if (has_unit && here.at.exists) {
-        *reinterpret_cast<Word*>(dz_of_lane + 4 * here.at.first) = word;
-      }
+      if (has_unit && here.at.exists) dz_rows.write(here.at.first, entries);
       if (holds) {
         float dc_before = keep.c * dc + dcell * f;
         if (resets) cell.dc0[index] += dc_before, dc_before = 0;
-        own.states[0][thread] = keep.h * all, own.states[1][thread] = dc_before;
+        own.states[0][thread] = kAll ? keep.h * all : 0.0f, own.states[1][thread] = dc_before;
       } else {
         own.states[0][thread] = dh;
       }
     }
   }
   if constexpr (!kPlain) {
-    const int word = thread % kClusterWarps, first = at.rank * kBlockUnits + word * kWarpUnits;
-    work.for_dead_steps(thread / kClusterWarps, kClusterThreads / kClusterWarps, [&](int b, int t) {
-      if (first >= hidden) return;
-      T* const to_clear = cell.dz + 4 * (static_cast<Offset>(t) * batch + b) * hidden + first;
-      for (int gate = 0; gate < 4; ++gate) *reinterpret_cast<Word*>(to_clear + gate * hidden) = 0;
+    work.for_dead_words(at, hidden, [&](Offset r, int first) {
+      for (int gate = 0; gate < 4; ++gate) clear_word(cell.dz, (4 * r + gate) * hidden + first);
     });
   }
   cuda::cluster_sync();  // nobody has ended before its messages are taken

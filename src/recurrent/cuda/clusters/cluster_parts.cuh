@@ -3,6 +3,7 @@
 // ranks.
 #pragma once
 
+#include "recurrent/cuda/clusters/cluster_operands.cuh"
 #include "recurrent/cuda/clusters/cluster_tiles.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -21,9 +22,24 @@ struct alignas(16) BackwardTile {
   float states[2][kClusterThreads];  // dh, dc
   cuda::Mailbox boxes[2];
 };
-// dz of the block's units, for even and odd turns.
+// dz of the block's units, for even and odd turns: the operands of the products. In float32 a row of the
+// batch has the gates of a unit side by side.
+template <class T>
 struct alignas(16) OwnGradients {
   cuda::Word dz[2][kDepthSteps * kTileWords];
+
+  // entries: of the gate `unit` of the warp's units, or in float32 of the four gates of unit `unit`.
+  __device__ __forceinline__ void put(int turn, int unit, int warp, int row, cuda::Word entries) {
+    dz[turn][word_place(unit * kClusterWarps + warp, row)] = entries;
+  }
+};
+template <>
+struct alignas(16) OwnGradients<float> {
+  float dz[2][8][16 * kDepthSteps + kFloatPad];
+
+  __device__ __forceinline__ void put(int turn, int unit, int warp, int row, const Piece<float>& entries) {
+    *reinterpret_cast<Piece<float>*>(&dz[turn][row][(warp * kWarpUnits + unit) * 4]) = entries;
+  }
 };
 
 // Rows 2 q, 2 q + 1, 2 q + 8, 2 q + 9 of a product are units 4 q ... 4 q + 3: a warp's sums of parts are the
@@ -47,37 +63,43 @@ __device__ __forceinline__ int part_of_warp(const ClusterPlace& at, int k) {
   return at.warp * kParts + (kParts == 4 ? k ^ at.rank % 2 * 2 : k);
 }
 
-// scratch: shared memory for all threads.
+// scratch: shared memory, a place for each thread.
 template <class T, int kParts>
 __device__ __forceinline__ void load_weights_across(const CudaCell<T>& cell, const ClusterPlace& at,
-                                                    Weights16* scratch,
-                                                    Weights16 (&weights)[kParts][kDepthSteps]) {
+                                                    void* scratch,
+                                                    ClusterWeights<T> (&weights)[kParts][kDepthSteps]) {
+  using Entries = std::conditional_t<sizeof(T) == 2, cuda::Word, Piece<T>>;
   const int hidden = cell.hidden;
-#pragma unroll
-  for (int k = 0; k < kParts; ++k) {
-    cuda::Word words[2][kDepthSteps];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
+  unroll<kParts>([&](int k) {
+    Entries halves[2][kDepthSteps];
+    unroll<2>([&](int half) {
       const int to_unit = part_of_warp<kParts>(at, k) * kPartRows + unit_of_part_row(at.lane / 4 + half * 8);
       const T* const from = cell.hh_across + static_cast<Offset>(to_unit) * cell.gates_stride;
-#pragma unroll
-      for (int s = 0; s < kDepthSteps; ++s) {
+      unroll<kDepthSteps>([&](int s) {
         const int word = 4 * s + at.lane % 4;
-        const int unit = at.rank * kBlockUnits + word % kClusterWarps * kWarpUnits;
-        const bool is_there = to_unit < hidden && unit < hidden;
-        words[half][s] =
-            is_there ? *reinterpret_cast<const cuda::Word*>(from + word / kClusterWarps * hidden + unit) : 0;
-      }
-    }
-#pragma unroll
-    for (int s = 0; s < kDepthSteps; ++s) {
-      weights[k][s] = {words[0][s], words[1][s]};
-      weights[k][s].settle(scratch);
-    }
-  }
+        if constexpr (sizeof(T) == 2) {
+          const int unit = at.rank * kBlockUnits + word % kClusterWarps * kWarpUnits;
+          const bool is_there = to_unit < hidden && unit < hidden;
+          halves[half][s] =
+              is_there ? *reinterpret_cast<const cuda::Word*>(from + word / kClusterWarps * hidden + unit)
+                       : 0;
+        } else {
+          const int unit = at.rank * kBlockUnits + word;
+          const bool is_there = to_unit < hidden && unit < hidden;
+          unroll<4>([&](int gate) {
+            halves[half][s].entries[gate] = is_there ? from[static_cast<Offset>(gate) * hidden + unit] : 0.0f;
+          });
+        }
+      });
+    });
+    unroll<kDepthSteps>([&](int s) {
+      weights[k][s] = {halves[0][s], halves[1][s]};
+      if constexpr (sizeof(T) == 2) weights[k][s].settle(static_cast<Weights16*>(scratch));
+    });
+  });
 }
 
-// Puts the gradients behind the last step into the tiles.
+// Puts the gradients after the last step into the tiles.
 template <class T, class Work, class Tile>
 __device__ __forceinline__ void fill_gradients(const CudaCell<T>& cell, const Work& work, int unit, int row,
                                                Tile* tiles) {
@@ -102,55 +124,55 @@ __device__ __forceinline__ void open_parts(Tile& tile, int ranks) {
   for (cuda::Mailbox& box : tile.boxes) open_mailbox(&box, ranks * kPartBytes);
 }
 
-// A thread's part in the exchange, behind the cluster_sync(). A Tile has parts and boxes as BackwardTile has.
+// A thread's part in the exchange, after the cluster_sync(). A Tile has parts and boxes as BackwardTile has.
 template <int kParts, class Tile>
 class PartExchange {
  public:
   __device__ __forceinline__ PartExchange(Tile* tiles, const ClusterPlace& at, int ranks)
       : bytes_(ranks * kPartBytes) {
-#pragma unroll
-    for (int k = 0; k < kParts; ++k) {
+    unroll<kParts>([&](int k) {
       const int part = part_of_warp<kParts>(at, k), owner = part / kBlockParts;
       sends_[k] = owner < ranks;
       const int peer = sends_[k] ? owner : at.rank;
       to_[k] = cuda::cluster_address(
           &tiles[0].parts[0][at.rank][part % kBlockParts * kPartFloats + at.lane * 4], peer);
       boxes_[k] = cuda::cluster_address(&tiles[0].boxes[0], peer);
-    }
+    });
   }
 
   // What arrives for this thread's unit and row.
   __device__ __forceinline__ float take(Tile& own, int buffer, int phase) const {
     take_mail(&own.boxes[buffer], phase, bytes_);
     float sums[4] = {};
-#pragma unroll
-    for (int r = 0; r < kRanks; ++r) sums[r % 4] += own.parts[buffer][r][threadIdx.x];
+    unroll<kRanks>([&](int r) { sums[r % 4] += own.parts[buffer][r][threadIdx.x]; });
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
   }
 
-  // Multiplies dz of the block's units, which all threads see, and sends the parts.
+  // Multiplies dz of the block's units of this turn, which all threads see, and sends the parts.
   template <class T>
-  __device__ __forceinline__ void send(const Weights16 (&weights)[kParts][kDepthSteps],
-                                       const cuda::Word* own_dz, int tile, int buffer) const {
-    const cuda::Word* const operands = operand_of_lane(own_dz);
+  __device__ __forceinline__ void send(const ClusterWeights<T> (&weights)[kParts][kDepthSteps],
+                                       const OwnGradients<T>& own, int turn, int tile, int buffer) const {
     float sums[kParts][4] = {};
-#pragma unroll
-    for (int s = 0; s < kDepthSteps; ++s) {
-      const cuda::Word operand = operands[s * kTileWords];
-#pragma unroll
-      for (int k = 0; k < kParts; ++k) weights[k][s].template multiply<T>(operand, sums[k]);
+    if constexpr (sizeof(T) == 2) {
+      const cuda::Word* const operands = operand_of_lane(own.dz[turn]);
+      unroll<kDepthSteps>([&](int s) {
+        const cuda::Word operand = operands[s * kTileWords];
+        unroll<kParts>([&](int k) { weights[k][s].template multiply<T>(operand, sums[k]); });
+      });
+    } else {
+      const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+      const float* const operands = own.dz[turn][lane / 4];
+      ChainedSums chains;
+      unroll<kDepthSteps>(
+          [&](int s) { weights[0][s].multiply(read_piece(operands, 4 * s + lane % 4), chains); });
+      unroll<4>([&](int k) { sums[0][k] = chains.total(k); });
     }
     constexpr int kTileBytes = static_cast<int>(sizeof(Tile));
     const int offset = tile * kTileBytes + (1 - buffer) * static_cast<int>(sizeof(Tile::parts[0]));
     const int box_offset = tile * kTileBytes + (1 - buffer) * static_cast<int>(sizeof(cuda::Mailbox));
-#pragma unroll
-    for (int k = 0; k < kParts; ++k) {
-      const std::uint32_t message[4] = {static_cast<std::uint32_t>(__float_as_int(sums[k][0])),
-                                        static_cast<std::uint32_t>(__float_as_int(sums[k][1])),
-                                        static_cast<std::uint32_t>(__float_as_int(sums[k][2])),
-                                        static_cast<std::uint32_t>(__float_as_int(sums[k][3]))};
-      if (sends_[k]) cuda::send_message(to_[k] + offset, message, boxes_[k] + box_offset);
-    }
+    unroll<kParts>([&](int k) {
+      if (sends_[k]) cuda::send_message(to_[k] + offset, bits_of(sums[k]).words, boxes_[k] + box_offset);
+    });
   }
 
  private:

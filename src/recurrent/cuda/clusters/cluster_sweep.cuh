@@ -6,16 +6,16 @@
 // A slice has tiles of 8 rows, which take turns.
 //
 // Messages go to two buffers in turn. A block sends for step s + 1 only when it has all messages of step s,
-// and everybody sends those behind the last look at messages of step s - 1. So nothing is overwritten early,
+// and everybody sends those after the last look at messages of step s - 1. So nothing is overwritten early,
 // and waiting needs no barrier of the cluster. Waiting ends because hardware starts a cluster as a whole.
 #pragma once
 
 #include "cuda/launch/shared.cuh"
 #include "cuda/memory/remote_access.cuh"
-#include "cuda/threads/cluster.cuh"
+#include "recurrent/cuda/cell/mail.cuh"
+#include "recurrent/cuda/cell/operands.cuh"
 #include "recurrent/cuda/cell/params.cuh"
 #include "recurrent/cuda/cell/unit_lanes.cuh"
-#include "recurrent/cuda/cell/weights.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -48,18 +48,6 @@ struct ClusterPlace {
     slice = cluster % p.slices;
   }
 };
-
-// Opens a mailbox that gets so many bytes in each phase; 0: it gets none. One thread calls it, before the
-// cluster_sync() after which messages may come.
-__device__ __forceinline__ void open_mailbox(cuda::Mailbox* box, int bytes) {
-  cuda::mailbox_init(box);
-  if (bytes > 0) cuda::mailbox_expect(box, bytes);
-}
-// All threads wait for a phase's bytes, and the next phase is announced.
-__device__ __forceinline__ void take_mail(cuda::Mailbox* box, int phase, int bytes) {
-  cuda::mailbox_wait(box, phase);
-  if (threadIdx.x == 0) cuda::mailbox_expect(box, bytes);
-}
 
 // Where word `word` of row `row` lies among the words of a tile of rows, so that neither those who write it
 // nor the lanes that read operands of mma_half() meet in a bank.

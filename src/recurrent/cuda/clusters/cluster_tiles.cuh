@@ -25,7 +25,7 @@ struct TileRows {
 };
 
 // Where a row is in arrays of rows at a place, and where its H entries begin there. exists: it is in memory.
-// holds: it is within the length. is_last: the sweep, or backward the row, ends behind it.
+// holds: it is within the length. is_last: the sweep, or backward the row, ends after it.
 struct RowAt {
   Offset row, first;
   bool exists, holds, is_last;
@@ -68,7 +68,7 @@ class EvenTiles {
   [[nodiscard]] __device__ __forceinline__ bool goes_on(int place, int) const {
     return place + 1 < places_.end;
   }
-  // Forward: whether the state behind this step is the row's last one in this sweep.
+  // Forward: whether the state after this step is the row's last one in this sweep.
   [[nodiscard]] __device__ __forceinline__ bool is_last(const RowAt&, int place, int b) const {
     return place == places_.end - 1 && b < rows_.batch;
   }
@@ -139,18 +139,21 @@ class EndingTiles {
     return at.is_last;
   }
 
-  // body(b, t) for the steps within these places that no row of this cluster has, but memory has; `count`
-  // threads share the steps of a row, and this is thread `n`.
+  // body(row, first) for the rows in memory of steps within these places that no row of this cluster has, and
+  // for the first of each four units of this block. All threads share them.
   template <class Body>
-  __device__ __forceinline__ void for_dead_steps(int n, int count, const Body& body) const {
-    if (rows_.starts) return;
+  __device__ __forceinline__ void for_dead_words(const ClusterPlace& at, int hidden, const Body& body) const {
+    const int thread = static_cast<int>(threadIdx.x), first_step = thread / kClusterWarps;
+    const int first = at.rank * kBlockUnits + thread % kClusterWarps * kWarpUnits;
+    if (rows_.starts || first >= hidden) return;
     for (int row = 0; row < count_ * 8; ++row) {
       const TileRow own = tiles_[row / 8].row[row % 8];
       if (own.b >= rows_.batch) continue;
       const int from = rises_ ? max(own.end, places_.begin) : places_.begin;
       const int to = rises_ ? places_.end : min(own.begin, places_.end);
-      for (int place = from + n; place < to; place += count) {
-        body(own.b, rises_ ? place : rows_.steps - 1 - place);
+      for (int place = from + first_step; place < to; place += kClusterThreads / kClusterWarps) {
+        const int t = rises_ ? place : rows_.steps - 1 - place;
+        body(static_cast<Offset>(t) * rows_.batch + own.b, first);
       }
     }
   }
@@ -228,6 +231,12 @@ class EndingTiles {
   int last_end_;
   int before_ = 0, now_ = 0, next_;
 };
+
+// Sets a word of an array that may be null to 0.
+template <class T>
+__device__ __forceinline__ void clear_word(T* to, Offset index) {
+  if (to) *reinterpret_cast<cuda::Word*>(to + index) = 0;
+}
 
 template <SweepOptions kOptions>
 using TilesOf = std::conditional_t<kOptions == SweepOptions::kNone, EvenTiles, EndingTiles>;

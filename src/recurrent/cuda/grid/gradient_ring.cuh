@@ -10,15 +10,18 @@
 #pragma once
 
 #include "cuda/memory/remote.cuh"
-#include "recurrent/cuda/cell/params.cuh"
+#include "recurrent/cuda/schedule/memory.cuh"
 
 namespace warpalign::detail::recurrent {
 
 constexpr int kRingTurn = 16;  // steps from one meeting to the next one
 constexpr int kRingSteps = 2 * kRingTurn;
 
-// Slots of a sweep. Where it has no more steps than slots, none is used again.
-inline int ring_slots(int steps) { return steps < kRingSteps ? steps : kRingSteps; }
+// Elements of the ring of a sweep, which has no more slots than steps: none is used again then.
+template <class T>
+std::size_t ring_entries(const LstmProblem& p) {
+  return std::min(p.steps, kRingSteps) * CudaSizes<T>(p).batch * CudaSizes<T>(p).gates_stride;
+}
 
 template <class T>
 class GradientRing {

@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_backward_kernel(Resi
   float* const partials = reinterpret_cast<float*>(cuda::dynamic_shared());
   Weights16* const more = reinterpret_cast<Weights16*>(partials + partials_of_pair(1));
   OwnState* const own = reinterpret_cast<OwnState*>(more + p.shared_steps * kResidentThreads);
-  using Weights = PairWeights<T, 1, kSteps, kShares>;
+  using Weights = RowWeights<T, 1, kSteps, kShares, 2>;
   Weights weights(more, p.shared_steps, depth);
   weights.load(reinterpret_cast<Weights16*>(partials), [&](int, int r) -> const T* {
     const int unit = at.rank * kOwnUnits + r;
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_backward_kernel(Resi
       weights.ask(from.of, words);
       weights.multiply(from.of, 2 * pair + 1 < p.tiles, words, sums);
       float totals[1];
-      join_pair_sums(sums, partials, totals);
+      join_sums(sums, partials, 0, totals);
       gradient.finish(place, pair, asked, totals[0], own[pair * kResidentThreads + thread]);
     }
   }

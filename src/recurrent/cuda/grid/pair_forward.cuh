@@ -16,17 +16,13 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
   float* const partials = reinterpret_cast<float*>(cuda::dynamic_shared());
   Weights16* const more = reinterpret_cast<Weights16*>(partials + partials_of_pair(4));
   OwnState* const own = reinterpret_cast<OwnState*>(more + 4 * p.shared_steps * kResidentThreads);
-  using Weights = PairWeights<T, 4, kSteps, kShares>;
+  using Weights = RowWeights<T, 4, kSteps, kShares, 2>;
   Weights weights(more, p.shared_steps, hidden);
-  weights.load(reinterpret_cast<Weights16*>(partials), [&](int gate, int r) -> const T* {
-    const int unit = at.rank * kOwnUnits + r;
-    if (unit >= hidden) return nullptr;
-    return cell.hh + (static_cast<Offset>(gate) * hidden + unit) * cell.output_stride;
-  });
+  weights.load(reinterpret_cast<Weights16*>(partials),
+               [&](int gate, int r) { return row_of_gate(cell, at.rank, gate, r); });
   __syncthreads();  // the places become those of sums
   float bias[4];
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) bias[gate] = has_unit ? bias_of(cell, gate * hidden + at.unit) : 0.0f;
+  unroll<4>([&](int gate) { bias[gate] = has_unit ? bias_of(cell, gate * hidden + at.unit) : 0.0f; });
   for (int tile = 0; tile < p.tiles; tile += 2) {
     const int b = at.batch_row(tile, at.row);
     const bool is_own = has_unit && b != at.kNoRow;
@@ -37,7 +33,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
   // Lanes of four neighbouring units each have one gate of them, and one array that gets h or c.
   const UnitLanes<2, 4> lanes;
   const int first_unit = at.unit - lanes.unit;
-  T* const gates_of_lane = cell.gates + static_cast<Offset>(lanes.unit) * hidden + first_unit;
+  const GateRows<T, UnitLanes<2, 4>> gate_rows(cell.gates, lanes, at.unit, hidden);
   T* array = lanes.unit == 0   ? cell.h_rows
              : lanes.unit == 1 ? cell.h_all
              : lanes.unit == 2 ? cell.tape_c
@@ -47,10 +43,9 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
     RowPair<T> from{};
     if (of_place == steps) return from;
     const int t = cell.step_at(of_place);
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
+    unroll<2>([&](int n) {
       from.of[n] = state_before(cell, rows, of_place, t, at.batch_row(tile, 8 * n + lane / 4));
-    }
+    });
     return from;
   };
   const bool asks_early = kShares && p.tiles > 2;  // the next pair's rows are there when a pair's step ends
@@ -65,8 +60,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
       const Offset row = has_row ? rows.first(t) + b : 0;
       OwnState& state = own[tile / 2 * kResidentThreads + thread];
       // Before the wait, so that it hides the way to memory.
-      Word* const gates_here = reinterpret_cast<Word*>(gates_of_lane + 4 * row * hidden);
-      const Word asked = holds ? *gates_here : 0;
+      const Word asked = holds ? gate_rows.read(row * hidden) : 0;
       if (holds && rows.resets_at(t, b)) {
         state = {cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + at.unit]),
                  cell.c0[static_cast<Offset>(b) * hidden + at.unit]};
@@ -78,10 +72,9 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
       from = rows_before(is_last ? place + 1 : place, is_last ? 0 : tile + 2);
       if (asks_early) weights.ask(from.of, words);
       float totals[4], z[4];
-      join_pair_sums(sums, partials, totals);
+      join_sums(sums, partials, 0, totals);
       widen_word<T>(lanes.transpose(asked), z);
-#pragma unroll
-      for (int gate = 0; gate < 4; ++gate) z[gate] += bias[gate] + totals[gate];
+      unroll<4>([&](int gate) { z[gate] += bias[gate] + totals[gate]; });
       const Activation<T>& a = cell.activation;
       float values[4];
       a.gates(z, values);
@@ -104,7 +97,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
       // Now what nobody waits for.
       const Word gates = lanes.transpose(narrow_word<T>(values));
       if (has_row) {
-        if (holds) *gates_here = gates;
+        if (holds) gate_rows.write(row * hidden, gates);
         if (array && lanes.unit != 0) {
           *reinterpret_cast<Word*>(array + row * hidden) = lanes.unit == 2 ? cells : word;
         }

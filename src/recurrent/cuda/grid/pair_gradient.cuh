@@ -159,13 +159,12 @@ __device__ __forceinline__ RowPair<T> rows_of_dz(const CudaCell<T>& cell, const 
                                                  int pair, Offset first_gate) {
   const int later = cell.step_back_at(place - 1), lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   RowPair<T> from{};
-#pragma unroll
-  for (int n = 0; n < 2; ++n) {
+  unroll<2>([&](int n) {
     const int source = at.batch_row(2 * pair, 8 * n + lane / 4);
     if (place <= cell.at.steps && rows.has_row(later, source)) {
       from.of[n] = exchange.at(place - 1, source, rows.first(later) + source) + first_gate;
     }
-  }
+  });
   return from;
 }
 

@@ -12,7 +12,7 @@
 
 #include "cuda/launch/shared.cuh"
 #include "recurrent/cuda/cell/unit_lanes.cuh"
-#include "recurrent/cuda/grid/pair_weights.cuh"
+#include "recurrent/cuda/grid/row_weights.cuh"
 #include "recurrent/cuda/steps/forward.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -39,71 +39,79 @@ struct OwnState {
 constexpr int partials_of_pair(int weight_tiles) { return 2 * kResidentWarps * warp_distance(weight_tiles); }
 constexpr std::size_t kPairBytes = kResidentThreads * sizeof(OwnState);
 
-// Who a thread is: it finishes unit lane / 2 of the block, of row `row` of each pair of tiles.
-struct PairPlace {
-  int cell, group, rank, unit, row;
+// Who a thread is: it finishes unit lane / 2 of the block, of row `row` of each pair of tiles. Of a tile
+// alone both threads of a unit finish it, and share the writing.
+template <int kTogether>
+struct GridPlace {
+  int cell, group, rank, unit, row, half;
   int first_row, end_row;  // of the group's slice
 
   template <class T>
-  __device__ __forceinline__ explicit PairPlace(const ResidentParams<T>& p) {
+  __device__ __forceinline__ explicit GridPlace(const ResidentParams<T>& p) {
     const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
     rank = block % p.ranks;
     group = block / p.ranks % p.groups;
     cell = block / p.ranks / p.groups;
     unit = rank * kOwnUnits + thread / 2 % kOwnUnits;
-    row = thread / 32 + thread % 2 * 8;
+    half = thread % 2;
+    row = thread / 32 + (kTogether == 2 ? half * 8 : 0);
     first_row = (p.first_tile + group * p.tiles) * 8;
     end_row = min(first_row + p.tiles * 8, p.cell[0].at.batch);
   }
-  // Row r of the pair of tiles that begins with tile `tile`, as a row of the batch; past it: the slice has
-  // none.
+  // Row r of the tiles from tile `tile` on, as a row of the batch; kNoRow: the slice has none.
   __device__ __forceinline__ int batch_row(int tile, int r) const {
     const int b = first_row + tile * 8 + r;
     return b < end_row ? b : kNoRow;
   }
   static constexpr int kNoRow = 0x7fffffff;
 };
+using PairPlace = GridPlace<2>;
 
-// Where a lane's rows begin of a product of a pair of tiles; null: 0.
+// Where R's rows of a block's units begin, for RowWeights: a tile for each gate.
 template <class T>
-struct RowPair {
-  const T* of[2];
-};
+__device__ __forceinline__ const T* row_of_gate(const CudaCell<T>& cell, int rank, int gate, int r) {
+  const int unit = rank * kOwnUnits + r;
+  if (unit >= cell.hidden) return nullptr;
+  return cell.hh + (static_cast<Offset>(gate) * cell.hidden + unit) * cell.output_stride;
+}
 
 // Puts the warp's partial sums into its place of shared memory: of tile n of rows and tile m of weights.
-template <int kTiles, class Sums>
-__device__ __forceinline__ void put_pair_sums(const Sums (&sums)[2], float* places) {
+template <int kTiles, int kRows, class Sums>
+__device__ __forceinline__ void put_sums(const Sums (&sums)[kRows], float* places) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int n = 0; n < 2; ++n) {
-#pragma unroll
-    for (int m = 0; m < kTiles; ++m) {
-      float* const to = places + (warp * 2 + n) * warp_distance(kTiles) +
+  unroll<kRows>([&](int n) {
+    unroll<kTiles>([&](int m) {
+      float* const to = places + (warp * kRows + n) * warp_distance(kTiles) +
                         (m * 8 + 2 * (lane % 4)) * kColumnDistance + lane / 4;
       to[0] = sums[n].at(m, 0), to[kColumnDistance] = sums[n].at(m, 1);
       to[8] = sums[n].at(m, 2), to[kColumnDistance + 8] = sums[n].at(m, 3);
-    }
-  }
+    });
+  });
 }
 
-// Joins the warps' partial sums in shared memory.
-template <int kTiles, class Sums>
-__device__ __forceinline__ void join_pair_sums(const Sums (&sums)[2], float* partials,
-                                               float (&totals)[kTiles]) {
+// Joins the warps' partial sums in shared memory. turn: counts the calls. A tile alone has two sets of
+// places, which take turns, and two threads that add half of the sums each.
+template <int kTiles, int kRows, class Sums>
+__device__ __forceinline__ void join_sums(const Sums (&sums)[kRows], float* partials,
+                                          [[maybe_unused]] int turn, float (&totals)[kTiles]) {
   constexpr int kDistance = warp_distance(kTiles);
-  __syncthreads();  // the sums of the turn before have been read
-  put_pair_sums<kTiles>(sums, partials);
-  __syncthreads();
   const int lane = static_cast<int>(threadIdx.x) % 32, row = static_cast<int>(threadIdx.x) / 32;
-  const int unit = lane / 2, tile = lane % 2;
-#pragma unroll
-  for (int m = 0; m < kTiles; ++m) {
-    float sum[2] = {};
-    const float* const from = partials + tile * kDistance + (m * 8 + row) * kColumnDistance + unit;
-#pragma unroll
-    for (int k = 0; k < kResidentWarps; ++k) sum[k % 2] += from[2 * k * kDistance];
-    totals[m] = sum[0] + sum[1];
+  const int unit = lane / 2, half = lane % 2;
+  if constexpr (kRows == 2) {
+    __syncthreads();  // the sums of the turn before have been read
+  } else {
+    partials += turn % 2 * kResidentWarps * kDistance;
   }
+  put_sums<kTiles>(sums, partials);
+  __syncthreads();
+  const float* const from = partials + half * kDistance + row * kColumnDistance + unit;
+  unroll<kTiles>([&](int m) {
+    float sum[2] = {};
+    unroll<kResidentWarps * kRows / 2>(
+        [&](int k) { sum[k % 2] += from[2 * k * kDistance + m * 8 * kColumnDistance]; });
+    totals[m] = sum[0] + sum[1];
+    if constexpr (kRows == 1) totals[m] += cuda::shuffle_xor(totals[m], 1);
+  });
 }
 
 // Where a row's state is before step t, for products: h of the step before, or h0.

@@ -1,6 +1,10 @@
 // The kernels of resident sweeps, with the memory that they need.
 #pragma once
 
+#include <string>
+
+#include "cuda/launch/kernel.cuh"
+#include "recurrent/cuda/cell/kernel_list.cuh"
 #include "recurrent/cuda/grid/lone_forward.cuh"
 #include "recurrent/cuda/grid/pair_backward.cuh"
 #include "recurrent/cuda/grid/pair_forward.cuh"
@@ -11,31 +15,28 @@ namespace warpalign::detail::recurrent {
 constexpr int kMostResidentHidden = 2048;
 constexpr int kMostHiddenInRegisters = 1024;
 
+// Such as "grid back, shared memory, options".
+inline std::string grid_name(const char* form, bool shares, bool plain = true) {
+  return std::string(form) + (shares ? ", shared memory" : "") + (plain ? "" : ", options");
+}
 template <class T, int kSteps, bool kShares, bool kPlain>
-inline const cuda::Kernel kPairForward{kKernels,
-                                       kShares
-                                           ? (kPlain ? "grid, shared memory" : "grid, shared memory, options")
-                                           : (kPlain ? "grid" : "grid, options"),
+inline const cuda::Kernel kPairForward{kKernels, grid_name("grid", kShares, kPlain).c_str(),
                                        cuda::type_name<T>(), pair_forward_kernel<T, kSteps, kShares, kPlain>};
 template <class T, int kSteps, bool kShares, bool kPlain>
-inline const cuda::Kernel kPairBackward{
-    kKernels,
-    kShares ? (kPlain ? "grid back, shared memory" : "grid back, shared memory, options")
-            : (kPlain ? "grid back" : "grid back, options"),
-    cuda::type_name<T>(), pair_backward_kernel<T, kSteps, kShares, kPlain>};
-
+inline const cuda::Kernel kPairBackward{kKernels, grid_name("grid back", kShares, kPlain).c_str(),
+                                        cuda::type_name<T>(),
+                                        pair_backward_kernel<T, kSteps, kShares, kPlain>};
 template <class T, int kSteps, bool kShares>
-inline const cuda::Kernel kLoneForward{kKernels, kShares ? "grid of a tile, shared memory" : "grid of a tile",
+inline const cuda::Kernel kLoneForward{kKernels, grid_name("grid of a tile", kShares).c_str(),
                                        cuda::type_name<T>(), lone_forward_kernel<T, kSteps, kShares>};
-
 template <class T, int kSplit, int kSteps, bool kShares>
 inline const cuda::Kernel kSplitBackward{
-    kKernels, kShares ? "grid of 4 back, shared memory" : "grid of 2 back", cuda::type_name<T>(),
-    split_backward_kernel<T, kSplit, kSteps, kShares>};
+    kKernels, grid_name(kSplit == 4 ? "grid of 4 back" : "grid of 2 back", kShares).c_str(),
+    cuda::type_name<T>(), split_backward_kernel<T, kSplit, kSteps, kShares>};
 
 // A sweep's kernel, and the shared memory that it needs.
 template <class T>
-struct ResidentWay {
+struct ResidentKernel {
   const cuda::Kernel<ResidentParams<T>>* kernel = nullptr;  // null: there is none
   int cluster = 1;                                          // so many blocks share units
   int shared_steps = 0;                                     // steps of weights in shared memory
@@ -54,10 +55,10 @@ struct ResidentWay {
 // The ways of a sweep. Backward a block has four times the depth, and a quarter of the rows, but where blocks
 // share units.
 template <class T, bool kPlain>
-struct ResidentWays {
+struct ResidentKernels {
   using Kernel = const cuda::Kernel<ResidentParams<T>>*;
 
-  static ResidentWay<T> of(int hidden, bool backward) {
+  static ResidentKernel<T> of(int hidden, bool backward) {
     constexpr int kSteps = 8, kBackSteps = 32, kSharing = 6, kBackSharing = 24;  // in registers
     const int steps = even_steps((backward ? 4 : 1) * hidden);
     if (hidden > kMostHiddenInRegisters) {
@@ -68,14 +69,13 @@ struct ResidentWays {
     return way<4>(&kPairForward<T, kSteps, false, kPlain>, 0);
   }
   // Forward, of one tile for each group, in calls without options.
-  static ResidentWay<T> of_a_tile(int hidden) {
-    constexpr int kSteps = 8;
+  static ResidentKernel<T> of_a_tile(int hidden) {
+    constexpr int kSteps = 8, kSharing = 6;
     if (hidden <= kMostHiddenInRegisters) return way<4>(&kLoneForward<T, kSteps, false>, 0);
-    const int steps = cuda::div_up(hidden, kResidentWarps * kStepEntries);
-    return way<4>(&kLoneForward<T, kSteps, true>, steps - kSteps);
+    return way<4>(&kLoneForward<T, kSharing, true>, even_steps(hidden) - kSharing);
   }
   // Backward, by blocks that share units: 4, or 2 where registers hold the weights. In calls without options.
-  static ResidentWay<T> split(int hidden) {
+  static ResidentKernel<T> split(int hidden) {
     constexpr int kSteps = 16, kSharing = 6;
     if (hidden <= kMostHiddenInRegisters) {
       return clusters<2>(way<2>(&kSplitBackward<T, 2, kSteps, false>, 0));
@@ -86,16 +86,16 @@ struct ResidentWays {
  private:
   static int even_steps(int depth) { return cuda::div_up(depth, 2 * kResidentWarps * kStepEntries) * 2; }
   template <int kWeightTiles>
-  static ResidentWay<T> way(Kernel kernel, int shared_steps) {
+  static ResidentKernel<T> way(Kernel kernel, int shared_steps) {
     return {kernel, 1, shared_steps,
             sizeof(float) * partials_of_pair(kWeightTiles) + kWeightTiles * shared_steps * kSharedStepBytes,
             kPairBytes};
   }
   template <int kSplit>
-  static ResidentWay<T> clusters(ResidentWay<T> way) {
-    way.cluster = kSplit;
-    way.pair_bytes += sizeof(SplitPair<kSplit>);
-    return way;
+  static ResidentKernel<T> clusters(ResidentKernel<T> kernel) {
+    kernel.cluster = kSplit;
+    kernel.pair_bytes += sizeof(SplitPair<kSplit>);
+    return kernel;
   }
 };
 

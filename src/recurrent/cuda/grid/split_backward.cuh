@@ -3,11 +3,11 @@
 // products. So a block reads a kSplit-th of dz. The blocks of a cluster send each other parts of dh, and the
 // owner of a unit adds them in the order of the ranks.
 //
-// A message for step s + 1 needs dz of step s, which its receiver has written behind its last look at the
+// A message for step s + 1 needs dz of step s, which its receiver has written after its last look at the
 // parts of step s. So two buffers suffice.
 #pragma once
 
-#include "cuda/threads/cluster.cuh"
+#include "recurrent/cuda/cell/mail.cuh"
 #include "recurrent/cuda/grid/gradient_ring.cuh"
 #include "recurrent/cuda/grid/pair_gradient.cuh"
 
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) split_backward_kernel(Res
   Pair* const exchange = reinterpret_cast<Pair*>(partials + partials_of_pair(kSplit));
   Weights16* const more = reinterpret_cast<Weights16*>(exchange + pairs);
   OwnState* const own = reinterpret_cast<OwnState*>(more + kSplit * p.shared_steps * kResidentThreads);
-  using Weights = PairWeights<T, kSplit, kSteps, kShares>;
+  using Weights = RowWeights<T, kSplit, kSteps, kShares, 2>;
   Weights weights(more, p.shared_steps, 4 / kSplit * hidden);
   weights.load(reinterpret_cast<Weights16*>(partials), [&](int m, int r) -> const T* {
     const int unit = (first_rank + m) * kOwnUnits + r;
@@ -54,10 +54,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) split_backward_kernel(Res
   const bool gets_parts = at.rank * kOwnUnits < hidden;
   if (thread == 0 && gets_parts) {
     for (int pair = 0; pair < pairs; ++pair) {
-      for (cuda::Mailbox& box : exchange[pair].boxes) {
-        cuda::mailbox_init(&box);
-        cuda::mailbox_expect(&box, kBytes);
-      }
+      for (cuda::Mailbox& box : exchange[pair].boxes) open_mailbox(&box, kBytes);
     }
   }
   cuda::cluster_sync();  // and the places become those of sums
@@ -83,25 +80,22 @@ __global__ void __launch_bounds__(kResidentThreads, 1) split_backward_kernel(Res
         typename Weights::Sums sums[2] = {};
         weights.multiply(from.of, two, words, sums);
         __syncthreads();  // the sums of the turn before have been read
-        put_pair_sums<kSplit>(sums, partials);
+        put_sums<kSplit>(sums, partials);
         __syncthreads();
         if (sends) {
           constexpr int kDistance = warp_distance(kSplit);
           const float* const first = partials + message_row / 8 * kDistance +
                                      (message_block * 8 + message_row % 8) * kColumnDistance + thread % 4 * 4;
           float sum[2][4] = {};
-#pragma unroll
-          for (int k = 0; k < kResidentWarps; ++k) {
+          unroll<kResidentWarps>([&](int k) {
             const float4 v = *reinterpret_cast<const float4*>(first + 2 * k * kDistance);
             sum[k % 2][0] += v.x, sum[k % 2][1] += v.y, sum[k % 2][2] += v.z, sum[k % 2][3] += v.w;
-          }
-          std::uint32_t message[4];
-#pragma unroll
-          for (int k = 0; k < 4; ++k) {
-            message[k] = static_cast<std::uint32_t>(__float_as_int(sum[0][k] + sum[1][k]));
-          }
+          });
+          const Message message = bits_of(
+              {sum[0][0] + sum[1][0], sum[0][1] + sum[1][1], sum[0][2] + sum[1][2], sum[0][3] + sum[1][3]});
           const int offset = pair * static_cast<int>(sizeof(Pair)), buffer = place % 2;
-          cuda::send_message(to + offset + buffer * static_cast<int>(sizeof(exchange->parts[0])), message,
+          cuda::send_message(to + offset + buffer * static_cast<int>(sizeof(exchange->parts[0])),
+                             message.words,
                              box_there + offset + buffer * static_cast<int>(sizeof(cuda::Mailbox)));
         }
       }
@@ -114,8 +108,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) split_backward_kernel(Res
       if (place > 0 && gets_parts) {
         const int buffer = place % 2;
         Pair& here = exchange[pair];
-        cuda::mailbox_wait(&here.boxes[buffer], (place - 1) / 2);
-        if (thread == 0) cuda::mailbox_expect(&here.boxes[buffer], kBytes);
+        take_mail(&here.boxes[buffer], (place - 1) / 2, kBytes);
         const int own_place = at.row * kOwnUnits + lane / 2;
         sum = here.parts[buffer][0][own_place];
 #pragma unroll

@@ -2,9 +2,10 @@
 // norm of c~ takes, and of the parts of dh with the means that the norm of R h takes. So the tiles of a
 // cluster take turns in each of two parts of a step.
 //
-// The norm of R h needs no exchange of its own. With n = R h normalised and dn the gradient by n,
+// The norm of R h needs no exchange of its own. With n = R h normalised and dn its
+// gradient,
 //   R^T scale (dn - mean(dn) - n mean(dn n)) = scale (R^T dn - mean(dn) R^T 1 - mean(dn n) R^T n).
-// R^T n of all steps is a product in front of the sweep. So blocks exchange parts of R^T dn, and the owner of
+// R^T n of all steps is a product before the sweep. So blocks exchange parts of R^T dn, and the owner of
 // a unit subtracts the rest.
 #pragma once
 
@@ -67,10 +68,10 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_norm_backward_kern
   const int begin = p.places.begin;
   const int thread = static_cast<int>(threadIdx.x);
   auto* const pairs = reinterpret_cast<WarpPairs*>(cuda::dynamic_shared());
-  auto& own_gradients = *reinterpret_cast<OwnGradients*>(pairs + 1);
+  auto& own_gradients = *reinterpret_cast<OwnGradients<T>*>(pairs + 1);
   auto* const tiles = reinterpret_cast<Tile*>(&own_gradients + 1);
   Weights16 weights[kParts][kDepthSteps];
-  load_weights_across(cell, at, reinterpret_cast<Weights16*>(&own_gradients), weights);
+  load_weights_across(cell, at, &own_gradients, weights);
 
   EndingTiles work(cell, p, at, true, reinterpret_cast<TileRows*>(tiles + p.tiles));
 
@@ -80,10 +81,8 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_norm_backward_kern
   const int first_unit = at.rank * kBlockUnits + at.warp * kWarpUnits, unit = first_unit + lanes.unit;
   const bool has_unit = unit < hidden;
   float scale_h[4];
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
-    scale_h[gate] = has_unit ? cuda::widen(cell.ln_hh[gate * hidden + unit]) : 0.0f;
-  }
+  unroll<4>(
+      [&](int gate) { scale_h[gate] = has_unit ? cuda::widen(cell.ln_hh[gate * hidden + unit]) : 0.0f; });
   const float scale_c = has_unit ? cuda::widen(cell.ln_cell[unit]) : 0.0f;
   const float bias_c = has_unit ? cuda::widen(cell.ln_cell_bias[unit]) : 0.0f;
 
@@ -192,18 +191,16 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_norm_backward_kern
       const Word word = narrow_word<T>(dz);
       widen_word<T>(word, dz);
       float sum = 0, along = 0;
-#pragma unroll
-      for (int gate = 0; gate < 4; ++gate) {
+      unroll<4>([&](int gate) {
         by_normals[gate] = scale_h[gate] * dz[gate];
         sum += by_normals[gate], along += by_normals[gate] * normals[gate];
-      }
-      Word* const own_dn = own_gradients.dz[turn++ % 2];
-      own_dn[word_place(lanes.unit * kClusterWarps + at.warp, row)] =
-          lanes.transpose(narrow_word<T>(by_normals));
+      });
+      const int own_turn = turn++ % 2;
+      own_gradients.put(own_turn, lanes.unit, at.warp, row, narrow_gates<T>(lanes, by_normals));
       means.put({.25f * sum, .25f * along});
       __syncthreads();
       const RowPair all = means.merge();
-      exchange.template send<T>(weights, own_dn, tile, buffer);
+      exchange.template send<T>(weights, own_gradients, own_turn, tile, buffer);
       means.send(all, mail_offset(tile, 1));
       own.states[1][thread] = holds ? dcell * gates[1] : dc;
       // No other block waits for these stores.
@@ -211,13 +208,9 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_norm_backward_kern
       if (has_unit && here.exists) *word_at(cell.dz, here) = stored;
     }
   }
-  const int word = thread % kClusterWarps, first = at.rank * kBlockUnits + word * kWarpUnits;
-  work.for_dead_steps(thread / kClusterWarps, kClusterThreads / kClusterWarps, [&](int b, int t) {
-    if (first >= hidden) return;
-    const Offset begins = (static_cast<Offset>(t) * batch + b) * hidden;
-    const auto clear = [&](T* to) { *reinterpret_cast<Word*>(to + first) = 0; };
-    for (int gate = 0; gate < 4; ++gate) clear(cell.dz + 4 * begins + gate * hidden);
-    clear(cell.dv + begins);
+  work.for_dead_words(at, hidden, [&](Offset r, int first) {
+    for (int gate = 0; gate < 4; ++gate) clear_word(cell.dz, (4 * r + gate) * hidden + first);
+    clear_word(cell.dv, r * hidden + first);
   });
   cuda::cluster_sync();  // nobody has ended before its messages are taken
 }

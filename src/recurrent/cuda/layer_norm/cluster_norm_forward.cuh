@@ -5,6 +5,7 @@
 #include "cuda/numbers/math.cuh"
 #include "recurrent/cuda/clusters/cluster_hidden.cuh"
 #include "recurrent/cuda/layer_norm/cluster_row_means.cuh"
+#include "recurrent/cuda/steps/forward.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -26,16 +27,13 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_norm_forward_kerne
   constexpr int kRanks = kSteps / 2;
   const ClusterPlace at(p);
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
-  const int hidden = cell.hidden, batch = cell.at.batch, ranks = p.ranks;
+  const int hidden = cell.hidden, ranks = p.ranks;
   const int begin = p.places.begin, end = p.places.end;
   const int thread = static_cast<int>(threadIdx.x);
   auto* const pairs = reinterpret_cast<WarpPairs*>(cuda::dynamic_shared());
   auto* const tiles = reinterpret_cast<Tile*>(pairs + 1);
   Weights16 weights[kSteps];
-  load_weights(cell, at, ranks, weights);
-#pragma unroll
-  for (int s = 0; s < kSteps; ++s) weights[s].settle(reinterpret_cast<Weights16*>(tiles));
-  __syncthreads();
+  load_weights(cell, at, ranks, tiles, weights);
 
   EndingTiles work(cell, p, at, false, reinterpret_cast<TileRows*>(tiles + p.tiles));
 
@@ -45,23 +43,22 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_norm_forward_kerne
   const int first_unit = at.rank * kBlockUnits + at.warp * kWarpUnits, unit = first_unit + lanes.unit;
   const bool has_unit = unit < hidden;
   float bias[4], scale_x[4], scale_h[4];
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
+  unroll<4>([&](int gate) {
     const int entry = gate * hidden + unit;
     bias[gate] = has_unit ? bias_of(cell, entry) : 0.0f;
     scale_x[gate] = has_unit ? cuda::widen(cell.ln_ih[entry]) : 0.0f;
     scale_h[gate] = has_unit ? cuda::widen(cell.ln_hh[entry]) : 0.0f;
-  }
+  });
   const float scale_c = has_unit ? cuda::widen(cell.ln_cell[unit]) : 0.0f;
   const float bias_c = has_unit ? cuda::widen(cell.ln_cell_bias[unit]) : 0.0f;
 
   fill_states<true>(cell, at, ranks, work, end, unit, row, tiles);
   for (int tile = 0; tile < work.count(); ++tile) {
     for (auto& mail : tiles[tile].mail) open_mail(mail, ranks);
-    if (thread == 0) open_hidden(tiles[tile], ranks);
+    if (thread == 0) open_hidden<T>(tiles[tile], ranks);
   }
   cuda::cluster_sync();
-  const HiddenExchange exchange(tiles, at, ranks, lanes);
+  const HiddenExchange<T, Tile> exchange(tiles, at, ranks, lanes);
   RowMeans<kRanks, true, 4, 8, 16> means(tiles[0].mail, pairs, at, ranks, hidden, lanes.unit, row);
   const auto mail_offset = [](int tile, int which) {
     return tile * static_cast<int>(sizeof(Tile)) + which * static_cast<int>(sizeof(RowMail<kRanks>));
@@ -87,15 +84,13 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_norm_forward_kerne
     for (int tile = 0; tile < working; ++tile) {  // R h
       Tile& own = tiles[tile];
       float raw[4] = {};
-      exchange.template multiply<T>(own, weights, lanes, buffer, work.waits(place, tile),
-                                    (place - begin - 1) / 2, raw);
+      exchange.multiply(own, weights, lanes, buffer, work.waits(place, tile), (place - begin - 1) / 2, raw);
       const float mean = .25f * ((raw[0] + raw[1]) + (raw[2] + raw[3]));
       float squares = 0;
-#pragma unroll
-      for (int gate = 0; gate < 4; ++gate) {
+      unroll<4>([&](int gate) {
         own.kept[gate][thread] = raw[gate];
         squares += (raw[gate] - mean) * (raw[gate] - mean);
-      }
+      });
       means.put({mean, .25f * squares});
       __syncthreads();
       means.send(means.merge(), mail_offset(tile, 0));
@@ -114,11 +109,10 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_norm_forward_kerne
       }
       const RowPair moments = means.take(own.mail[0], place - begin);
       const float scale = cuda::reciprocal_root_fast(moments.second + cell.eps);
-#pragma unroll
-      for (int gate = 0; gate < 4; ++gate) {
+      unroll<4>([&](int gate) {
         normal[gate] = (own.kept[gate][thread] - moments.first) * scale;
         z[gate] = scale_x[gate] * x[gate] + (scale_h[gate] * normal[gate] + bias[gate]);
-      }
+      });
       cell.activation.gates(z, values);
       const float state = own.states[0][thread], c = values[1] * state + values[0] * values[2];
       means.put({c, 0});
@@ -162,26 +156,20 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_norm_forward_kerne
         if (keeps_steps && unit == 0) cell.scales[here.row * 3 + 2] = scale;
       }
       const int b = work.batch_row(tile, row);
-      if (has_unit && work.is_last(here, place, b)) {  // the state behind
-        (end % 2 ? cell.h[1] : cell.h[0])[static_cast<Offset>(b) * cell.output_stride + unit] =
-            first_of<T>(to_send);
-        cell.c[static_cast<Offset>(b) * hidden + unit] = c;
+      if (has_unit && work.is_last(here, place, b)) {
+        leave_state(cell, end, b, unit, first_of<T>(to_send), c);
       }
     }
   }
-  const int word = thread % kClusterWarps, first = at.rank * kBlockUnits + word * kWarpUnits;
-  work.for_dead_steps(thread / kClusterWarps, kClusterThreads / kClusterWarps, [&](int b, int t) {
-    if (first >= hidden) return;
-    const Offset r = static_cast<Offset>(t) * batch + b, begins = r * hidden + first;
-    const auto clear = [&](T* to, Offset index) {
-      if (to) *reinterpret_cast<Word*>(to + index) = 0;
-    };
-    clear(cell.h_rows, r * cell.h_stride + first), clear(cell.h_all, begins), clear(cell.tape_c, begins);
+  work.for_dead_words(at, hidden, [&](Offset r, int first) {
+    const Offset begins = r * hidden + first;
+    clear_word(cell.h_rows, r * cell.h_stride + first);
+    clear_word(cell.h_all, begins), clear_word(cell.tape_c, begins);
     for (int k = 0; k < kWarpUnits && cell.c_all; ++k) cell.write_cell(cell.c_all, begins + k, 0.0f);
     if (!keeps_steps) return;
-    // Gradients by gamma are sums over all rows.
-    clear(cell.norm_c, begins);
-    for (int gate = 0; gate < 4; ++gate) clear(cell.norm_h, (r * 4 + gate) * hidden + first);
+    // Gradients with respect to gamma are sums over all rows.
+    clear_word(cell.norm_c, begins);
+    for (int gate = 0; gate < 4; ++gate) clear_word(cell.norm_h, (r * 4 + gate) * hidden + first);
   });
   cuda::cluster_sync();  // nobody has ended before its messages are taken
 }

@@ -22,7 +22,7 @@ template <class T>
 ClusterKernel<T> NormSweeps<T>::of(bool backward) {
   constexpr std::size_t kFixed = sizeof(WarpPairs);
   if (backward) {
-    return {&kClusterNormBackward<T>, kFixed + sizeof(OwnGradients),
+    return {&kClusterNormBackward<T>, kFixed + sizeof(OwnGradients<T>),
             sizeof(NormBackwardTile<kMostRanks>) + sizeof(TileRows)};
   }
   return {&kClusterNormForward<T>, kFixed, sizeof(NormForwardTile<2 * kMostRanks>) + sizeof(TileRows)};

@@ -4,10 +4,10 @@
 // for each row of a tile. Every block merges them in the order of the ranks, so that all get the same bits.
 //
 // A tile's mail needs one buffer. A block sends the next place's numbers when it has all messages of h, or of
-// dh's parts, of this place. Everybody sends those behind the last look at this place's numbers.
+// dh's parts, of this place. Everybody sends those after the last look at this place's numbers.
 #pragma once
 
-#include "recurrent/cuda/clusters/cluster_sweep.cuh"
+#include "recurrent/cuda/clusters/cluster_operands.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -39,7 +39,7 @@ __device__ __forceinline__ void open_mail(RowMail<kRanks>& mail, int ranks) {
   if (threadIdx.x == 0) open_mailbox(&mail.box, ranks * kMailBytes);
 }
 
-// A thread's part in the exchange, behind the cluster_sync(). The lanes of a row's four units differ in the
+// A thread's part in the exchange, after the cluster_sync(). The lanes of a row's four units differ in the
 // bits kFirst and kSecond, those of a row and the row beside in kBeside.
 template <int kRanks, bool kMoments, int kFirst, int kSecond, int kBeside>
 class RowMeans {
@@ -50,11 +50,10 @@ class RowMeans {
       : shared_(shared), warp_(at.warp), unit_(unit), row_(row), bytes_(ranks * kMailBytes) {
     warps_ = min(max(hidden / kWarpUnits - at.rank * kClusterWarps, 0), kClusterWarps);
     share_of_warp_ = warps_ > 0 ? 1.0f / static_cast<float>(warps_) : 0.0f;
-#pragma unroll
-    for (int k = 0; k < kOfLane; ++k) {
+    unroll<kOfLane>([&](int k) {
       const int units = min(max(hidden - (unit + 4 * k) * kBlockUnits, 0), kBlockUnits);
       shares_[k] = static_cast<float>(units) / static_cast<float>(hidden);
-    }
+    });
     // 8 lanes have the same two rows' numbers. Two of them send: each warp serves two ranks.
     const int slot = unit + 4 * (row % 2), distance = at.warp + slot * kClusterWarps;
     sends_ = slot < 2 && distance < ranks;
@@ -64,7 +63,7 @@ class RowMeans {
     box_ = there + static_cast<int>(sizeof(mail->of_rank));
   }
 
-  // All threads of the block call these three in turn, with a __syncthreads() behind the first one. put():
+  // All threads of the block call these three in turn, with a __syncthreads() after the first one. put():
   // the pair of this thread's unit and row. merge(): that of the block's units. send(): to all blocks;
   // offset: of the mail, from the first tile's one.
   __device__ __forceinline__ void put(RowPair pair) {
@@ -77,16 +76,14 @@ class RowMeans {
     const auto& own = shared_->of_warp[turn_];
     RowPair parts[kClusterWarps];
     float first = 0, second = 0;
-#pragma unroll
-    for (int k = 0; k < kClusterWarps; ++k) {
+    unroll<kClusterWarps>([&](int k) {
       parts[k] = own[k][row_];
       if (k < warps_) first += parts[k].first;
-    }
+    });
     first *= share_of_warp_;
-#pragma unroll
-    for (int k = 0; k < kClusterWarps; ++k) {
+    unroll<kClusterWarps>([&](int k) {
       if (k < warps_) second += about(parts[k], first);
-    }
+    });
     return {first, second * share_of_warp_};
   }
   __device__ __forceinline__ void send(const RowPair& pair, int offset) const {
@@ -94,12 +91,9 @@ class RowMeans {
     const float second = pair.second, second_beside = cuda::shuffle_xor(second, kBeside);
     if (!sends_) return;
     const bool odd = row_ % 2;
-    const std::uint32_t message[4] = {
-        static_cast<std::uint32_t>(__float_as_int(odd ? first_beside : first)),
-        static_cast<std::uint32_t>(__float_as_int(odd ? second_beside : second)),
-        static_cast<std::uint32_t>(__float_as_int(odd ? first : first_beside)),
-        static_cast<std::uint32_t>(__float_as_int(odd ? second : second_beside))};
-    cuda::send_message(to_ + offset, message, box_ + offset);
+    const Message message = bits_of({odd ? first_beside : first, odd ? second_beside : second,
+                                     odd ? first : first_beside, odd ? second : second_beside});
+    cuda::send_message(to_ + offset, message.words, box_ + offset);
   }
 
   // The pair of all of this thread's row.
@@ -107,14 +101,12 @@ class RowMeans {
     take_mail(&mail.box, phase, bytes_);
     RowPair parts[kOfLane];
     float first = 0, second = 0;
-#pragma unroll
-    for (int k = 0; k < kOfLane; ++k) {
+    unroll<kOfLane>([&](int k) {
       parts[k] = mail.of_rank[unit_ + 4 * k][row_];
       first += shares_[k] * parts[k].first;
-    }
+    });
     first = over_lanes(first);
-#pragma unroll
-    for (int k = 0; k < kOfLane; ++k) second += shares_[k] * about(parts[k], first);
+    unroll<kOfLane>([&](int k) { second += shares_[k] * about(parts[k], first); });
     return {first, over_lanes(second)};
   }
 

@@ -3,7 +3,7 @@
 // fewer steps, whose cell has the chunk's part of all rows.
 #pragma once
 
-#include "recurrent/cuda/schedule/memory.cuh"
+#include "recurrent/cuda/schedule/rows_call.cuh"
 #include "recurrent/cuda/schedule/schedule.cuh"
 
 namespace warpalign::detail::recurrent {

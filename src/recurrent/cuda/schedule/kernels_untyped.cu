@@ -1,6 +1,5 @@
 // The LSTM's kernels that know no element type.
 #include "recurrent/cuda/schedule/rows.cuh"
-#include "recurrent/cuda/schedule/untyped_rows.cuh"
 
 namespace warpalign::detail::recurrent {
 namespace {

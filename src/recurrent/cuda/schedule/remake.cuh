@@ -21,54 +21,48 @@ __global__ void __launch_bounds__(kWalkThreads) walk_kernel(CudaCell<T> cell) {
   const bool layer_norm = !kPlain && cell.layer_norm;
   const auto at = rows_of<kPlain>(cell.at);
   Sum<T> bias[4], scale_x[4] = {1, 1, 1, 1}, scale_h[4] = {};
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
+  unroll<4>([&](int gate) {
     const int entry = gate * cell.hidden + unit;
     bias[gate] = bias_of(cell, entry);
-    if (!layer_norm) continue;
+    if (!layer_norm) return;
     scale_x[gate] = cuda::widen(cell.ln_ih[entry]);
     scale_h[gate] = cuda::widen(cell.ln_hh[entry]);
-  }
+  });
   const T* const z_rows = layer_norm ? cell.norm_x : cell.gates;
-  // What steps begin ... begin + kWalkAhead - 1 need; steps behind the last one are that one again.
+  // What steps begin ... begin + kWalkAhead - 1 need; steps after the last one are that one again.
   T asked[kWalkAhead][4], asked_h[kWalkAhead][4];
   const auto ask = [&](int begin) {
-#pragma unroll
-    for (int k = 0; k < kWalkAhead; ++k) {
+    unroll<kWalkAhead>([&](int k) {
       const int t = cell.step_at(min(begin + k, at.steps - 1));
       const Offset row = at.has_row(t, b) ? at.first(t) + b : 0;
-#pragma unroll
-      for (int gate = 0; gate < 4; ++gate) {
+      unroll<4>([&](int gate) {
         const Offset entry = (row * 4 + gate) * cell.hidden + unit;
         asked[k][gate] = z_rows[entry];
         if (layer_norm) asked_h[k][gate] = cell.norm_h[entry];
-      }
-    }
+      });
+    });
   };
   ask(0);
   Sum<T> c = cell.c0[state];
   for (int begin = 0; begin < at.steps; begin += kWalkAhead) {
     // Gates need no c. Those of all these steps are made side by side, without a branch for a step.
     Sum<T> z[kWalkAhead][4], gates[kWalkAhead][4];
-#pragma unroll
-    for (int k = 0; k < kWalkAhead; ++k) {
-#pragma unroll
-      for (int gate = 0; gate < 4; ++gate) {
+    unroll<kWalkAhead>([&](int k) {
+      unroll<4>([&](int gate) {
         z[k][gate] = scale_x[gate] * cuda::widen(asked[k][gate]) + bias[gate];
         if (layer_norm) z[k][gate] += scale_h[gate] * cuda::widen(asked_h[k][gate]);
-      }
-    }
+      });
+    });
     ask(begin + kWalkAhead);
     cell.activation.gates(z, gates);
-#pragma unroll
-    for (int k = 0; k < kWalkAhead; ++k) {
+    unroll<kWalkAhead>([&](int k) {
       const int t = cell.step_at(begin + k);
-      if (!at.has_row(t, b)) continue;
+      if (!at.has_row(t, b)) return;
       const Offset row = at.first(t) + b, entry = row * cell.hidden + unit;
       if (!at.holds(t, b)) {
         cell.tape_c[entry] = cuda::narrow<T>(0);
         if (layer_norm) cell.norm_c[entry] = cuda::narrow<T>(0);
-        continue;
+        return;
       }
       if (at.resets_at(t, b)) c = cell.c0[state];
       Sum<T> fresh = put_gates(cell, row, unit, gates[k], c).cell;
@@ -79,36 +73,27 @@ __global__ void __launch_bounds__(kWalkThreads) walk_kernel(CudaCell<T> cell) {
       }
       c = fresh;
       cell.tape_c[entry] = cuda::narrow<T>(c);
-    }
+    });
   }
 }
 template <class T, bool kPlain>
 inline const cuda::Kernel kWalk{kKernels, kPlain ? "walk" : "walk, options", cuda::type_name<T>(),
                                 walk_kernel<T, kPlain>};
 
-// Makes rows first ... first + rows - 1 again. cell: of all steps. part: of the chunk. hh: (4H, P), rows of
-// hh_stride elements. h_before: see for_states_before().
+// Makes rows first ... first + rows - 1 again. cell: of all steps. part: of the chunk. hh: R transposed, with
+// its dropout. h_before: see for_states_before().
 template <class T>
 void remake(Queue& queue, const LstmProblem& p, const LstmWeights& w, const CudaCell<T>& cell,
-            const CudaCell<T>& part, const InputRows<T>& input, Offset width, const T* hh, Offset hh_stride,
-            const T* h0, Offset first, Offset rows, T* h_before) {
+            const CudaCell<T>& part, const InputRows<T>& input, Offset width, const Factor& hh, const T* h0,
+            Offset first, Offset rows, T* h_before) {
   const Offset gates = 4 * static_cast<Offset>(p.hidden);
   multiply_input(queue, p, w, part, input, width, 0, rows);
   T* const to = p.layer_norm ? part.norm_h : part.gates;
   if (p.layer_norm) queue.clear(to, static_cast<std::size_t>(rows * gates) * sizeof(T));
   for_states_before(queue, p, cell, h0, first, rows, h_before,
                     [&](Offset row, Offset count, const T* h, Offset stride) {
-                      queue.multiply({p.dtype,
-                                      count,
-                                      gates,
-                                      cell.output,
-                                      h,
-                                      {stride, 1},
-                                      hh,
-                                      {1, hh_stride},
-                                      to + row * gates,
-                                      gates,
-                                      true});
+                      queue.multiply(p.dtype, Extents{count, gates, cell.output}, matrix(h, stride), hh,
+                                     to + row * gates, gates, true);
                     });
   if (p.layer_norm) normalise<T>(queue, {to, rows, static_cast<int>(gates), part.eps, part.scales + 1});
   const Offset states = static_cast<Offset>(p.batch) * p.hidden;

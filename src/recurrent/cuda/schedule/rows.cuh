@@ -1,6 +1,7 @@
-// Kernels before and behind the sweeps: a thread per element, grids of any size.
+// Kernels before and after the sweeps: a thread per element, grids of any size.
 #pragma once
 
+#include "recurrent/cuda/cell/kernel_list.cuh"
 #include "recurrent/cuda/steps/norm.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -32,20 +33,18 @@ __device__ __forceinline__ void for_columns(T* to, int columns, const Value& val
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   for (int column = lane; column < columns; column += kAtOnce * cuda::kWarpSize) {
     T values[kAtOnce];
-#pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) {
+    unroll<kAtOnce>([&](int k) {
       const int next = column + k * cuda::kWarpSize;
       if (next < columns) values[k] = value(next);
-    }
-#pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) {
+    });
+    unroll<kAtOnce>([&](int k) {
       const int next = column + k * cuda::kWarpSize;
       if (next < columns) to[next] = values[k];
-    }
+    });
   }
 }
 
-// A matrix as products of a step read it: rows of `stride` elements, 0 behind the columns.
+// A matrix as products of a step read it: rows of `stride` elements, 0 after the columns.
 template <class T>
 struct PackParams {
   const T* from;  // (rows, columns), or with `across` (columns, rows)
@@ -98,6 +97,8 @@ __global__ void __launch_bounds__(kRowThreads) pack_kernel(PackParams<T> p) {
     p.to[static_cast<Offset>(row) * p.stride + column] = v;
   }
 }
+template <class T>
+inline const cuda::Kernel kPack{kKernels, "pack", cuda::type_name<T>(), pack_kernel<T>};
 
 // The input of a layer, side by side and 0 beyond lengths: x, or what the directions of the layer below put
 // out, with its dropout.
@@ -128,14 +129,16 @@ __global__ void __launch_bounds__(kRowThreads) input_kernel(InputParams<T> p) {
     });
   });
 }
+template <class T>
+inline const cuda::Kernel kInput{kKernels, "input", cuda::type_name<T>(), input_kernel<T>};
 
 // What the sweeps start from; null: 0.
 template <class T>
 struct StateParams {
   CudaCell<T> cell;
-  const T* h;     // (B, P): h0, or the gradient by h_n
-  const void* c;  // (B, H): c0, or the gradient by c_n
-  // The state behind the chunk of steps before is the first one of the next chunk; h and c are not read.
+  const T* h;     // (B, P): h0, or the gradient with respect to h_n
+  const void* c;  // (B, H): c0, or the gradient with respect to c_n
+  // The state after the chunk of steps before is the first one of the next chunk; h and c are not read.
   bool goes_on = false;
   Sum<T>* kept = nullptr;  // (B, H): a copy of its c
   // Gradients: dh and dc of a backward sweep, with c before the first step.
@@ -174,7 +177,10 @@ __global__ void __launch_bounds__(kRowThreads) first_state_kernel(StateParams<T>
     if (p.kept) p.kept[n] = v;
   });
 }
-// The states behind a sweep, or with `backward` the gradients by those before it; null: not wanted.
+template <class T>
+inline const cuda::Kernel kFirstState{kKernels, "first state", cuda::type_name<T>(), first_state_kernel<T>};
+// The states after a sweep, or with `backward` the gradients with respect to those before it; null: not
+// wanted.
 template <class T>
 __global__ void __launch_bounds__(kRowThreads)
     last_state_kernel(CudaCell<T> cell, T* h, void* c, bool backward) {
@@ -188,6 +194,8 @@ __global__ void __launch_bounds__(kRowThreads)
   for_elements(static_cast<Offset>(cell.at.batch) * cell.hidden,
                [&](Offset n) { cell.write_cell(c, n, backward ? cell.dc0[n] + cell.dc[n] : cell.c[n]); });
 }
+template <class T>
+inline const cuda::Kernel kLastState{kKernels, "last state", cuda::type_name<T>(), last_state_kernel<T>};
 
 // h before every step of rows first ... first + rows - 1: (rows, P).
 template <class T>
@@ -208,9 +216,11 @@ __global__ void __launch_bounds__(kRowThreads)
                 [&](int column) { return h ? h[column] : cuda::narrow<T>(0); });
   });
 }
+template <class T>
+inline const cuda::Kernel kHBefore{kKernels, "h before steps", cuda::type_name<T>(), h_before_kernel<T>};
 
-// Rows are normalised in their places, or the gradients by them are made from those by what they become; a
-// block per row.
+// Rows are normalised in their places, or the gradients with respect to them are made from those with respect
+// to what they become; a block per row.
 template <class T>
 struct NormaliseParams {
   T* data;  // (rows, columns); backward normalised
@@ -242,6 +252,8 @@ __global__ void __launch_bounds__(kNormThreads) normalise_kernel(NormaliseParams
     if (threadIdx.x == 0) p.scales[row * 3] = normal.scale;
   }
 }
+template <class T>
+inline const cuda::Kernel kNormalise{kKernels, "normalise", cuda::type_name<T>(), normalise_kernel<T>};
 
 // Sums over all rows of a, or of a times b, by column. Parts of the rows first, then the parts: one order.
 template <class T>
@@ -271,6 +283,8 @@ __global__ void __launch_bounds__(kRowThreads) part_sums_kernel(ColumnSumParams<
   });
 }
 template <class T>
+inline const cuda::Kernel kPartSums{kKernels, "sums of parts", cuda::type_name<T>(), part_sums_kernel<T>};
+template <class T>
 __global__ void __launch_bounds__(kRowThreads) column_sums_kernel(ColumnSumParams<T> p) {
   for_elements(p.columns, [&](Offset column) {
     Sum<T> sum = p.adds ? cuda::widen(p.to[column]) : Sum<T>(0);
@@ -279,5 +293,29 @@ __global__ void __launch_bounds__(kRowThreads) column_sums_kernel(ColumnSumParam
     p.to[column] = cuda::narrow<T>(sum);
   });
 }
+template <class T>
+inline const cuda::Kernel kColumnSums{kKernels, "sums of columns", cuda::type_name<T>(),
+                                      column_sums_kernel<T>};
+
+// Kernels that know no element type (kernels_untyped.cu): what a step of a row may do.
+
+// The bits of zoneout: which units of h a step keeps, and above them which of c; a byte for four units.
+struct KeptParams {
+  StepRows at;
+  MaskWords masks;
+  std::uint64_t hidden_threshold, cell_threshold;  // 0: nothing is kept
+  int words;                                       // of a row
+  Offset first_row, rows;                          // whose bits are drawn
+  std::uint8_t* to;                                // (rows of all steps, words)
+};
+extern const cuda::Kernel<KeptParams> kKept;
+
+// to[b]: the steps of row b from step `begin` on, of lengths[b] in all.
+struct ChunkLengthsParams {
+  const std::int32_t* lengths;
+  int batch, begin;
+  std::int32_t* to;
+};
+extern const cuda::Kernel<ChunkLengthsParams> kChunkLengths;
 
 }  // namespace warpalign::detail::recurrent

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 
 namespace warpalign::detail::recurrent {
 
@@ -18,38 +19,33 @@ struct LayerChunk {
   int n, k;
 };
 
-// act(list, count) for chunks that are swept side by side, which are two with kPairs, in an order in which
-// each one finds its predecessors: the chunk before, and the same chunk of the layer before.
+// act(list) for chunks that are swept side by side, which are two with kPairs, in an order in which each one
+// finds its predecessors: the chunk before, and the same chunk of the layer before.
 template <class Act>
 void for_turns(Overlap overlap, int layers, int chunks, const Act& act) {
+  LayerChunk list[2];
   const auto alone = [&](int n, int k) {
-    const LayerChunk list[] = {{n, k}};
-    act(list, 1);
+    list[0] = {n, k};
+    act(std::span(list, 1));
   };
-  switch (overlap) {
-    case Overlap::kNone:
-      for (int n = 0; n < layers; ++n) {
-        for (int k = 0; k < chunks; ++k) alone(n, k);
+  if (overlap == Overlap::kNone) {
+    for (int n = 0; n < layers; ++n) {
+      for (int k = 0; k < chunks; ++k) alone(n, k);
+    }
+  } else if (overlap == Overlap::kStreams) {
+    for (int turn = 0; turn < layers + chunks - 1; ++turn) {
+      for (int n = std::max(0, turn - chunks + 1); n <= std::min(turn, layers - 1); ++n) alone(n, turn - n);
+    }
+  } else {
+    // Layers take turns on the halves of the blocks: the second half is a chunk later than the first one.
+    const int ends[2] = {(layers + 1) / 2 * chunks, layers / 2 * chunks + 1};
+    for (int turn = 0; turn < std::max(ends[0], ends[1]); ++turn) {
+      std::size_t count = 0;
+      for (int half = 0; half < 2; ++half) {
+        if (turn < half || turn >= ends[half]) continue;
+        list[count++] = {(turn - half) / chunks * 2 + half, (turn - half) % chunks};
       }
-      break;
-    case Overlap::kStreams:
-      for (int turn = 0; turn < layers + chunks - 1; ++turn) {
-        for (int n = std::max(0, turn - chunks + 1); n <= std::min(turn, layers - 1); ++n) alone(n, turn - n);
-      }
-      break;
-    case Overlap::kPairs: {
-      // Layers take turns on the halves of the blocks: the second half is a chunk behind the first one.
-      const int ends[2] = {(layers + 1) / 2 * chunks, layers / 2 * chunks + 1};
-      for (int turn = 0; turn < std::max(ends[0], ends[1]); ++turn) {
-        LayerChunk list[2];
-        int count = 0;
-        for (int half = 0; half < 2; ++half) {
-          if (turn < half || turn >= ends[half]) continue;
-          list[count++] = {(turn - half) / chunks * 2 + half, (turn - half) % chunks};
-        }
-        act(list, count);
-      }
-      break;
+      act(std::span(list, count));
     }
   }
 }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cuda/launch/event.h"
-#include "recurrent/cuda/schedule/memory.cuh"
+#include "recurrent/cuda/schedule/rows_call.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -28,7 +28,7 @@ class Wavefront {
     }
   }
 
-  // Layer `layer` goes on behind all that the main queue has now.
+  // Layer `layer` goes on after all that the main queue has now.
   Queue& start(int layer) {
     Queue& queue = of(layer);
     main_.fail(here_.record(main_.stream()));
@@ -41,11 +41,11 @@ class Wavefront {
     main_.fail(of(layer).status());
     main_.fail(done_[layer].chunks[chunk % 2].record(of(layer).stream()));
   }
-  // The main queue goes on behind this chunk of a layer, which is one of the layer's last two.
+  // The main queue goes on after this chunk of a layer, which is one of the layer's last two.
   void wait_for(int layer, int chunk) {
     main_.fail(done_[layer].chunks[chunk % 2].make_wait(main_.stream()));
   }
-  // The main queue goes on behind all layers. Also if something failed: the workspace is then free.
+  // The main queue goes on after all layers. Also if something failed: the workspace is then free.
   void join(int chunks) {
     for (std::size_t layer = 0; layer < done_.size(); ++layer) wait_for(static_cast<int>(layer), chunks - 1);
   }

@@ -1,4 +1,5 @@
-// The gradients by one layer's and direction's weights, from dz of all rows or of one chunk after the other.
+// The gradients with respect to one layer's and direction's weights, from dz of all rows or of one chunk
+// after the other.
 #pragma once
 
 #include "recurrent/cuda/schedule/chunks.cuh"
@@ -23,31 +24,14 @@ class WeightGradients {
            const T* h0, const RowsOfSum& rows) {
     const Offset gates = 4 * static_cast<Offset>(p_.hidden), stride = part.gates_stride;
     if (to_.ih) {
-      queue_.multiply({p_.dtype,
-                       gates,
-                       width,
-                       rows.count,
-                       part.dz_x,
-                       {1, stride},
-                       input.data,
-                       {input.stride, 1},
-                       to_.ih,
-                       width,
-                       rows.adds});
+      queue_.multiply(p_.dtype, Extents{gates, width, rows.count}, transposed(part.dz_x, stride),
+                      matrix(input.data, input.stride), to_.ih, width, rows.adds);
     }
     if (to_.hh) add_states(cell, part, h0, rows);
     if (to_.hr) {
-      queue_.multiply({p_.dtype,
-                       cell.output,
-                       p_.hidden,
-                       rows.count,
-                       part.dh_new,
-                       {1, part.output_stride},
-                       part.m_rows,
-                       {p_.hidden, 1},
-                       to_.hr,
-                       p_.hidden,
-                       rows.adds});
+      queue_.multiply(p_.dtype, Extents{cell.output, p_.hidden, rows.count},
+                      transposed(part.dh_new, part.output_stride), matrix(part.m_rows, p_.hidden), to_.hr,
+                      p_.hidden, rows.adds);
     }
     const auto sum = [&](const T* a, Offset a_stride, const T* b, Offset b_stride, Offset columns, void* to) {
       if (!to) return;
@@ -66,22 +50,13 @@ class WeightGradients {
   }
 
  private:
-  // The gradient by R: the sum of dz times h before each step.
+  // The gradient with respect to R: the sum of dz times h before each step.
   void add_states(const CudaCell<T>& cell, const CudaCell<T>& part, const T* h0, const RowsOfSum& rows) {
     const Offset gates = 4 * static_cast<Offset>(p_.hidden), output = cell.output, stride = part.gates_stride;
     bool adds = rows.adds;
     const auto add = [&](Offset row, Offset count, const T* h, Offset h_stride) {
-      queue_.multiply({p_.dtype,
-                       gates,
-                       output,
-                       count,
-                       part.dz_h + row * stride,
-                       {1, stride},
-                       h,
-                       {h_stride, 1},
-                       to_.hh,
-                       output,
-                       adds});
+      queue_.multiply(p_.dtype, Extents{gates, output, count}, transposed(part.dz_h + row * stride, stride),
+                      matrix(h, h_stride), to_.hh, output, adds);
       adds = true;
     };
     for_states_before(queue_, p_, cell, h0, rows.first, rows.count, h_before_, add);

@@ -1,4 +1,5 @@
-// The backward sweep's steps: from gradients by h to gradients by z, and on to the step before.
+// The backward sweep's steps: from gradients with respect to h to gradients with respect to z, and on to the
+// step before.
 #pragma once
 
 #include "recurrent/cuda/steps/norm.cuh"
@@ -18,7 +19,7 @@ __device__ __forceinline__ Sum<T> carried_hidden(const CudaCell<T>& cell, int pl
   return 0;
 }
 
-// The gradient by h[t] from outside of the sweep.
+// The gradient with respect to h[t] from outside of the sweep.
 template <class T>
 __device__ __forceinline__ Sum<T> incoming_hidden(const CudaCell<T>& cell, int t, int b, int unit) {
   const Offset row = cell.at.first(t) + b;
@@ -29,8 +30,8 @@ __device__ __forceinline__ Sum<T> incoming_hidden(const CudaCell<T>& cell, int t
   if (cell.dh_all) dh += cuda::widen(cell.dh_all[row * cell.output + unit]);
   return dh;
 }
-// From all of the gradient by h[t]: zoneout's share goes to the step before, and the gradient by h~ is
-// returned.
+// From all of the gradient with respect to h[t]: zoneout's share goes to the step before, and the gradient
+// with respect to h~ is returned.
 template <class T>
 __device__ __forceinline__ Sum<T> split_hidden(const CudaCell<T>& cell, int t, int b, int unit, Sum<T> dh) {
   const Sum<T> keep = cell.zoneout_hidden.share(cell.masks, MaskKind::kHidden, t, b, unit);
@@ -59,7 +60,8 @@ struct Unit {
   }
 };
 
-// dz from the gradient by o u(v) and from that by c~ through v; dc of the step before. dc: carried here.
+// dz from the gradient with respect to o u(v) and from that with respect to c~ through v; dc of the step
+// before. dc: carried here.
 template <class T>
 __device__ __forceinline__ void finish_unit(const CudaCell<T>& cell, int t, int b, int unit, const Unit<T>& u,
                                             Sum<T> dz_o, Sum<T> dcell, Sum<T> dc) {
@@ -70,18 +72,17 @@ __device__ __forceinline__ void finish_unit(const CudaCell<T>& cell, int t, int 
   const Activation<T>& a = cell.activation;
   const Sum<T> dz[4] = {dcell * u.g * a.gate_slope(u.i), dcell * u.before * a.gate_slope(u.f),
                         dcell * u.i * a.squash_slope(u.g), dz_o};
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
+  unroll<4>([&](int gate) {
     const Offset entry = static_cast<Offset>(gate) * cell.hidden + unit;
     cell.dz[row * cell.gates_stride + entry] = cuda::narrow<T>(dz[gate]);
-  }
+  });
   dc = keep * dc + dcell * u.f;
   const bool resets = cell.at.resets_at(t, b);
   if (resets) cell.dc0[state] += dc;
   cell.dc[state] = resets ? Sum<T>(0) : dc;
 }
 
-// A unit without layer norm, from the gradient by o u(c~) and the carried dc.
+// A unit without layer norm, from the gradient with respect to o u(c~) and the carried dc.
 template <class T>
 __device__ __forceinline__ void backward_unit(const CudaCell<T>& cell, int t, int b, int unit,
                                               const Unit<T>& u, Sum<T> dm, Sum<T> dc) {
@@ -99,12 +100,11 @@ __device__ __forceinline__ void skip_unit(const CudaCell<T>& cell, int t, int b,
   if (!cell.at.has_row(t, b)) return;
   const Offset row = cell.at.first(t) + b;
   const T zero = cuda::narrow<T>(0);
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
+  unroll<4>([&](int gate) {
     const Offset entry = row * cell.gates_stride + static_cast<Offset>(gate) * cell.hidden + unit;
     cell.dz[entry] = zero;
     if (cell.layer_norm) cell.dz_h[entry] = zero;
-  }
+  });
   if (cell.layer_norm) cell.dv[row * cell.hidden + unit] = zero;
   if (cell.projects) cell.m_rows[row * cell.hidden + unit] = zero;
 }
@@ -112,9 +112,11 @@ __device__ __forceinline__ void skip_unit(const CudaCell<T>& cell, int t, int b,
 // Tasks of step_kernel() and unit_step_kernel().
 
 // R^T dz of the step swept before, and what becomes of dh. In layers with a projection or layer norm other
-// kernels take up the gradient by h~.
+// kernels take up the gradient with respect to h~.
 template <class T>
 struct CarryTask {
+  static constexpr const char* kName = "cell";
+  static constexpr bool kIsCell = true, kIsBack = true;
   static constexpr int kSplits = 8, kRows = 1;
   __host__ __device__ static int rows(const CudaCell<T>& cell) { return cell.output; }
   __device__ static bool skips(const CudaCell<T>&, int place) { return place == 0; }
@@ -179,7 +181,8 @@ struct CarryTask {
   }
 };
 
-// Layer norm: from the gradient by o u(v) to dz, and to that by R h; a block per row.
+// Layer norm: from the gradient with respect to o u(v) to dz, and to that with respect to R h; a block per
+// row.
 template <class T>
 __global__ void __launch_bounds__(kNormThreads) normalised_backward_kernel(StepParams<T> p) {
   const int block = static_cast<int>(blockIdx.x);

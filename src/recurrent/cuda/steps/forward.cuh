@@ -87,10 +87,7 @@ struct NewCell {
 template <class T>
 __device__ __forceinline__ NewCell<Sum<T>> put_gates(const CudaCell<T>& cell, Offset row, int unit,
                                                      const Sum<T> (&values)[4], Sum<T> before) {
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    cell.gates[(row * 4 + k) * cell.hidden + unit] = cuda::narrow<T>(values[k]);
-  }
+  unroll<4>([&](int k) { cell.gates[(row * 4 + k) * cell.hidden + unit] = cuda::narrow<T>(values[k]); });
   return {values[3], values[1] * before + values[0] * values[2]};
 }
 // The same from z.
@@ -118,6 +115,8 @@ __device__ __forceinline__ void finish_cell(const CudaCell<T>& cell, int place, 
 // layer norm R h alone, which normalised_cell_kernel() takes up.
 template <class T>
 struct CellTask {
+  static constexpr const char* kName = "cell";
+  static constexpr bool kIsCell = true, kIsBack = false;
   static constexpr int kSplits = 2, kRows = 4;
   __host__ __device__ static int rows(const CudaCell<T>& cell) { return 4 * cell.hidden; }
   __device__ static bool skips(const CudaCell<T>&, int) { return false; }
@@ -136,11 +135,10 @@ struct CellTask {
     const int t = cell.step_at(place);
     if (cell.layer_norm || !cell.at.holds(t, b)) return;
     const Offset row = cell.at.first(t) + b;
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) {
+    unroll<4>([&](int gate) {
       const int entry = gate * cell.hidden + unit;
       to.z[gate] = cuda::widen(cell.gates[row * 4 * cell.hidden + entry]) + bias_of(cell, entry);
-    }
+    });
   }
   __device__ static void ask_state(const CudaCell<T>& cell, int, int b, int unit, Ahead& to) {
     to.c = cell.c[static_cast<Offset>(b) * cell.hidden + unit];
@@ -149,8 +147,7 @@ struct CellTask {
                                 const Ahead& ahead) {
     if (cell.layer_norm) {
       Sum<T>* const raw = cell.raw + static_cast<Offset>(b) * 4 * cell.hidden + unit;
-#pragma unroll
-      for (int gate = 0; gate < 4; ++gate) raw[static_cast<Offset>(gate) * cell.hidden] = z[gate];
+      unroll<4>([&](int gate) { raw[static_cast<Offset>(gate) * cell.hidden] = z[gate]; });
       return;
     }
     const int t = cell.step_at(place);
@@ -160,8 +157,7 @@ struct CellTask {
       return;
     }
     const Offset row = cell.at.first(t) + b;
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) z[gate] += ahead.z[gate];
+    unroll<4>([&](int gate) { z[gate] += ahead.z[gate]; });
     const auto fresh = new_cell(cell, row, unit, z, ahead.c);
     put_output(cell, place, t, b, unit, fresh.o * cell.activation.squash(fresh.cell));
     finish_cell(cell, place, t, b, unit, fresh.cell);
@@ -189,7 +185,7 @@ __global__ void __launch_bounds__(kNormThreads) normalised_cell_kernel(StepParam
       skip_cell(cell, t, b, unit);
       if (!cell.projects) skip_hidden(cell, p.place, t, b, unit);
       if (row < 0) continue;
-      // Gradients by gamma are sums over all rows.
+      // Gradients with respect to gamma are sums over all rows.
       cell.norm_c[row * hidden + unit] = cuda::narrow<T>(0);
       for (int gate = 0; gate < 4; ++gate) {
         cell.norm_h[(row * 4 + gate) * hidden + unit] = cuda::narrow<T>(0);
@@ -203,15 +199,14 @@ __global__ void __launch_bounds__(kNormThreads) normalised_cell_kernel(StepParam
   Sum<T>* const cells = cell.cells + static_cast<Offset>(b) * hidden;
   for (int unit = thread; unit < hidden; unit += kNormThreads) {
     Sum<T> z[4];
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) {
+    unroll<4>([&](int gate) {
       const int entry = gate * hidden + unit;
       const Offset place = row * 4 * hidden + entry;
       const Sum<T> normal = of_raw(raw[entry]);
       cell.norm_h[place] = cuda::narrow<T>(normal);
       z[gate] = cuda::widen(cell.ln_ih[entry]) * cuda::widen(cell.norm_x[place]) +
                 cuda::widen(cell.ln_hh[entry]) * normal + bias_of(cell, entry);
-    }
+    });
     cells[unit] = new_cell(cell, row, unit, z, cell.c[static_cast<Offset>(b) * hidden + unit]).cell;
   }
   // A thread reads only what itself has written.

@@ -3,6 +3,6 @@
 
 namespace warpalign::detail::recurrent {
 
-template void sweep_by_tiles<1>(Queue& queue, const LstmProblem& p, StepParams<float>& params, Places places);
+template void sweep_by_tiles<1>(Queue&, const LstmProblem&, StepParams<float>&, Places, StepTiles);
 
 }  // namespace warpalign::detail::recurrent

@@ -18,8 +18,7 @@ __device__ __forceinline__ Real block_sum(Real v) {
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = v;
   __syncthreads();
   Real sum = 0;
-#pragma unroll
-  for (int k = 0; k < kWarps; ++k) sum += parts[k];
+  unroll<kWarps>([&](int k) { sum += parts[k]; });
   return sum;
 }
 
@@ -44,7 +43,7 @@ __device__ __forceinline__ NormalForm<Real> normal_form(int count, Real eps, con
   return {mean, 1 / sqrt(variance + eps)};
 }
 
-// The gradient by a row v from that by its normal form n: dv = scale (dn - mean(dn) - n mean(dn n)).
+// dv of a row v, from dn of its normal form n: dv = scale (dn - mean(dn) - n mean(dn n)).
 template <class Real>
 struct NormalFormGradient {
   Real mean, along, scale;
@@ -63,7 +62,7 @@ __device__ __forceinline__ NormalFormGradient<Real> normal_form_gradient(int cou
   const Real mean = block_sum(sum) / static_cast<Real>(count);
   return {mean, block_sum(product) / static_cast<Real>(count), scale};
 }
-// The same of a row that gamma scales behind its norm: `to` from the gradient `by` of what it becomes.
+// The same of a row that gamma scales after its norm: `to` from the gradient `by` of what it becomes.
 template <class T>
 __device__ __forceinline__ void normalise_back(int count, Sum<T> scale, const T* by, const T* gamma,
                                                const T* normal, T* to) {
@@ -77,20 +76,17 @@ __device__ __forceinline__ void normalise_back(int count, Sum<T> scale, const T*
     return;
   }
   Sum<T> held_dn[kHeld], held_n[kHeld], sum = 0, product = 0;
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) {
+  unroll<kHeld>([&](int j) {
     const int k = first + j * kNormThreads;
     held_dn[j] = k < count ? dn(k) : Sum<T>(0), held_n[j] = k < count ? n(k) : Sum<T>(0);
-  }
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) sum += held_dn[j], product += held_dn[j] * held_n[j];
+  });
+  unroll<kHeld>([&](int j) { sum += held_dn[j], product += held_dn[j] * held_n[j]; });
   const Sum<T> mean = block_sum(sum) / static_cast<Sum<T>>(count);
   const NormalFormGradient<Sum<T>> gradient{mean, block_sum(product) / static_cast<Sum<T>>(count), scale};
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) {
+  unroll<kHeld>([&](int j) {
     const int k = first + j * kNormThreads;
     if (k < count) to[k] = cuda::narrow<T>(gradient(held_dn[j], held_n[j]));
-  }
+  });
 }
 
 }  // namespace warpalign::detail::recurrent

@@ -6,10 +6,12 @@
 
 namespace warpalign::detail::recurrent {
 
-// Forward W_hr m, which becomes h. Backward W_hr^T of the gradient by h~, which is that by m = o u(v). A cell
-// of the backward pass is one that has W_hr transposed.
+// Forward W_hr m, which becomes h. Backward W_hr^T of the gradient with respect to h~, which is that with
+// respect to m = o u(v). A cell of the backward pass is one that has W_hr transposed.
 template <class T>
 struct ProjectionTask {
+  static constexpr const char* kName = "projection";
+  static constexpr bool kIsCell = false, kIsBack = false;  // of both passes
   static constexpr int kSplits = 2, kRows = 1;
   __host__ __device__ static bool is_back(const CudaCell<T>& cell) { return cell.hr_across != nullptr; }
   __host__ __device__ static int rows(const CudaCell<T>& cell) {

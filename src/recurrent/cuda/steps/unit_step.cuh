@@ -5,7 +5,7 @@
 // depth of a tile: warp w has tile w % tiles. The blocks of a cluster share the depth again. Sums over warps
 // and blocks have one order, which does not depend on the rows of a block.
 //
-// A launch begins before the launch in front has ended, and loads its weights meanwhile.
+// A launch begins before the preceding launch has ended, and loads its weights meanwhile.
 //
 // A product of float32 is kProducts of TF32: three, or one of rounded factors. 16-bit types have one.
 #pragma once
@@ -15,7 +15,7 @@
 #include "cuda/launch/launch.cuh"
 #include "cuda/numbers/tf32.cuh"
 #include "cuda/threads/cluster.cuh"
-#include "recurrent/cuda/cell/weights.cuh"
+#include "recurrent/cuda/cell/operands.cuh"
 #include "recurrent/cuda/steps/tile.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -51,77 +51,14 @@ struct UnitShare {
   }
 };
 
-// A lane's operands of two products: 8 columns of a row of 16-bit elements, or 4 of float32. Four lanes have
-// 32 columns, or 16.
-template <class T>
-struct alignas(16) OperandPiece {
-  cuda::Word first, second;
-
-  // sums += weights times entries. upper, lower: of rows g and g + 8 of weights.
-  template <int kProducts>
-  __device__ __forceinline__ static void multiply(const OperandPiece& upper, const OperandPiece& lower,
-                                                  const OperandPiece& entries, float (&sums)[4]) {
-    Weights16(upper.first, lower.first).template multiply<T>(entries.first, sums);
-    Weights16(upper.second, lower.second).template multiply<T>(entries.second, sums);
-  }
-};
-template <>
-struct alignas(16) OperandPiece<float> {
-  float of[4];
-
-  template <int kProducts>
-  __device__ __forceinline__ static void multiply(const OperandPiece& upper, const OperandPiece& lower,
-                                                  const OperandPiece& entries, float (&sums)[4]) {
-#pragma unroll
-    for (int k = 0; k < 4; k += 2) {
-      const float a[4] = {upper.of[k], lower.of[k], upper.of[k + 1], lower.of[k + 1]};
-      const float b[2] = {entries.of[k], entries.of[k + 1]};
-      if constexpr (kProducts == 1) {
-        multiply_rounded(a, b, sums);
-      } else {
-        multiply_split(a, b, sums);
-      }
-    }
-  }
-
- private:
-  __device__ __forceinline__ static void multiply_rounded(const float (&a)[4], const float (&b)[2],
-                                                          float (&sums)[4]) {
-    const float weights[4] = {cuda::near_tf32_factor(a[0]), cuda::near_tf32_factor(a[1]),
-                              cuda::near_tf32_factor(a[2]), cuda::near_tf32_factor(a[3])};
-    const float factors[2] = {cuda::near_tf32_factor(b[0]), cuda::near_tf32_factor(b[1])};
-    cuda::mma_tf32(sums, weights, factors);
-  }
-  __device__ __forceinline__ static void multiply_split(const float (&a)[4], const float (&b)[2],
-                                                        float (&sums)[4]) {
-    float a_hi[4], a_lo[4], b_hi[2], b_lo[2];
-#pragma unroll
-    for (int n = 0; n < 4; ++n) {
-      const auto parts = cuda::split_tf32(a[n]);
-      a_hi[n] = parts.hi, a_lo[n] = parts.lo;
-    }
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const auto parts = cuda::split_tf32(b[n]);
-      b_hi[n] = parts.hi, b_lo[n] = parts.lo;
-    }
-    float products[4] = {};  // the units round sums down
-    cuda::mma_tf32(products, a_lo, b_hi);
-    cuda::mma_tf32(products, a_hi, b_lo);
-    cuda::mma_tf32(products, a_hi, b_hi);
-#pragma unroll
-    for (int n = 0; n < 4; ++n) sums[n] += products[n];
-  }
-};
-
 // This thread's part of the depth.
 struct PieceRange {
   int begin, end;  // in pieces; the lane has every fourth one
 
   template <class T>
-  __device__ __forceinline__ OperandPiece<T> read(const T* row, int piece) const {
+  __device__ __forceinline__ OperandPiece read(const T* row, int piece) const {
     if (!row || piece >= end) return {};
-    return *reinterpret_cast<const OperandPiece<T>*>(row + piece * Piece<T>::kSize);
+    return *reinterpret_cast<const OperandPiece*>(row + piece * Piece<T>::kSize);
   }
 };
 
@@ -160,17 +97,14 @@ __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T
   const int end = Task::skips(cell, place) ? 0 : min(fours * (slice + 1) / slices * 4, pieces);
   const PieceRange range{first_piece, end};
   const T* weights[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
+  unroll<2>([&](int half) {
     const int row = (first_tile + warp % tiles) * 16 + half * 8 + g;
     weights[half] = Task::weight(cell, min(row, all_rows - 1));
-  }
-  OperandPiece<T> asked[kAhead][2];
-#pragma unroll
-  for (int n = 0; n < kAhead; ++n) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) asked[n][half] = range.read(weights[half], first_piece + 4 * n);
-  }
+  });
+  OperandPiece asked[kAhead][2];
+  unroll<kAhead>([&](int n) {
+    unroll<2>([&](int half) { asked[n][half] = range.read(weights[half], first_piece + 4 * n); });
+  });
   // The blocks of a cluster share the items.
   const int row_items = tiles * kRowItems, items = row_items * kUnitRows;
   const int share_items = (items + blocks - 1) / blocks;
@@ -185,18 +119,16 @@ __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T
   };
   typename Task::Ahead ahead[kEach]{};
   const auto ask = [&] {
-#pragma unroll
-    for (int each = 0; each < kEach; ++each) {
+    unroll<kEach>([&](int each) {
       const Place at = place_of(each);
       if (at.exists) Task::ask(cell, place, at.b, at.item, ahead[each]);
-    }
+    });
   };
   const auto ask_state = [&] {
-#pragma unroll
-    for (int each = 0; each < kEach; ++each) {
+    unroll<kEach>([&](int each) {
       const Place at = place_of(each);
       if (at.exists) Task::ask_state(cell, place, at.b, at.item, ahead[each]);
-    }
+    });
   };
   if constexpr (!kIsWide) ask();
   if (blocks > 1) cuda::cluster_sync();  // all have begun
@@ -206,53 +138,38 @@ __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T
   if constexpr (!kIsWide) ask_state();
   const T* const first_factor = end > 0 ? Task::factor(cell, place, first_row) : nullptr;
   int rows[kTiles];  // elements from the first row's on; -1: there is no such row
-#pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
+  unroll<kTiles>([&](int n) {
     const int row = first_row + n * 8 + g;
     const bool exists = row < batch && end > 0;
     rows[n] = exists ? static_cast<int>(Task::factor(cell, place, row) - first_factor) : -1;
-  }
-  const auto read_row = [&](int n, int piece) -> OperandPiece<T> {
+  });
+  const auto read_row = [&](int n, int piece) -> OperandPiece {
     if (rows[n] < 0 || piece >= end) return {};
-    return *reinterpret_cast<const OperandPiece<T>*>(first_factor + rows[n] + piece * Piece<T>::kSize);
+    return *reinterpret_cast<const OperandPiece*>(first_factor + rows[n] + piece * Piece<T>::kSize);
   };
-  float sums[kTiles][4] = {};
-  const auto multiply = [&](const OperandPiece<T>(&weight)[2], const OperandPiece<T>(&entries)[kTiles]) {
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      OperandPiece<T>::template multiply<kProducts>(weight[0], weight[1], entries[n], sums[n]);
-    }
+  float sums[kTiles][1][4] = {};
+  const auto multiply = [&](const OperandPiece(&weight)[2], const OperandPiece(&entries)[kTiles]) {
+    unroll<kTiles>([&](int n) { multiply_pieces<T, kProducts>(weight[0], weight[1], entries[n], sums[n]); });
   };
 #pragma unroll
   for (int first = 0; first < kAhead; first += kChunk) {
-    OperandPiece<T> entries[kChunk][kTiles];
-#pragma unroll
-    for (int k = 0; k < kChunk; ++k) {
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-        entries[k][n] = read_row(n, first_piece + 4 * (first + k));
-      }
-    }
-#pragma unroll
-    for (int k = 0; k < kChunk; ++k) multiply(asked[first + k], entries[k]);
+    OperandPiece entries[kChunk][kTiles];
+    unroll<kChunk>([&](int k) {
+      unroll<kTiles>([&](int n) { entries[k][n] = read_row(n, first_piece + 4 * (first + k)); });
+    });
+    unroll<kChunk>([&](int k) { multiply(asked[first + k], entries[k]); });
   }
   for (int begin = first_piece + 4 * kAhead; begin - lane % 4 < end; begin += 4 * kChunk) {
-    OperandPiece<T> entries[kChunk][kTiles], more[kChunk][2];
-#pragma unroll
-    for (int k = 0; k < kChunk; ++k) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) more[k][half] = range.read(weights[half], begin + 4 * k);
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) entries[k][n] = read_row(n, begin + 4 * k);
-    }
-#pragma unroll
-    for (int k = 0; k < kChunk; ++k) multiply(more[k], entries[k]);
+    OperandPiece entries[kChunk][kTiles], more[kChunk][2];
+    unroll<kChunk>([&](int k) {
+      unroll<2>([&](int half) { more[k][half] = range.read(weights[half], begin + 4 * k); });
+      unroll<kTiles>([&](int n) { entries[k][n] = read_row(n, begin + 4 * k); });
+    });
+    unroll<kChunk>([&](int k) { multiply(more[k], entries[k]); });
   }
-#pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) parts[warp][n * 8 + lane % 4 * 2 + k % 2].of[g + k / 2 * 8] = sums[n][k];
-  }
+  unroll<kTiles>([&](int n) {
+    unroll<4>([&](int k) { parts[warp][n * 8 + lane % 4 * 2 + k % 2].of[g + k / 2 * 8] = sums[n][0][k]; });
+  });
   if constexpr (kIsWide) ask(), ask_state();  // their registers held the sums
   __syncthreads();
 
@@ -261,8 +178,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T
     ItemSums<kRows> total{};
     for (int split = 0; split < splits; ++split) {
       const TileSums& part = parts[split * tiles + row / 16][of / row_items];
-#pragma unroll
-      for (int w = 0; w < kRows; ++w) total.of[w] += part.of[row % 16 + w];
+      unroll<kRows>([&](int w) { total.of[w] += part.of[row % 16 + w]; });
     }
     return total;
   };
@@ -281,8 +197,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T
     ItemSums<kRows> total{};
     if (blocks == 1) total = sum_of_block(own);
     for (int from = 0; from < blocks && blocks > 1; ++from) {
-#pragma unroll
-      for (int w = 0; w < kRows; ++w) total.of[w] += gathered[from * share_items + own].of[w];
+      unroll<kRows>([&](int w) { total.of[w] += gathered[from * share_items + own].of[w]; });
     }
     Task::finish(cell, place, at.b, at.item, total.of, ahead[each]);
   }

@@ -7,7 +7,8 @@
 #include <type_traits>
 
 #include "recurrent/cuda/cell/unit_lanes.cuh"
-#include "recurrent/cuda/schedule/memory.cuh"
+#include "recurrent/cuda/schedule/queue.cuh"
+#include "recurrent/cuda/schedule/rows_call.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -56,8 +57,7 @@ __device__ __forceinline__ void widen(const WordOf<T>& word, float (&to)[kWordUn
   if constexpr (sizeof(T) == 2) {
     widen_word<T>(word, to);
   } else {
-#pragma unroll
-    for (int k = 0; k < kWordUnits; ++k) to[k] = word.of[k];
+    unroll<kWordUnits>([&](int k) { to[k] = word.of[k]; });
   }
 }
 template <class T>
@@ -85,14 +85,12 @@ __global__ void __launch_bounds__(kRowThreads) cell_by_words_kernel(StepParams<T
   const int hidden = cell.hidden;
   float z[4][kWordUnits] = {};
   if (at.exists) {
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) {
+    unroll<4>([&](int gate) {
       float more[kWordUnits] = {};
       if (cell.bias_ih) widen_at(cell.bias_ih + gate * hidden + at.unit, z[gate]);
       if (cell.bias_hh) widen_at(cell.bias_hh + gate * hidden + at.unit, more);
-#pragma unroll
-      for (int k = 0; k < kWordUnits; ++k) z[gate][k] += more[k];
-    }
+      unroll<kWordUnits>([&](int k) { z[gate][k] += more[k]; });
+    });
   }
   if (!at.exists) return;
   const Offset row = static_cast<Offset>(cell.step_at(p.place)) * cell.at.batch + at.b;
@@ -100,26 +98,21 @@ __global__ void __launch_bounds__(kRowThreads) cell_by_words_kernel(StepParams<T
   T* const gates = cell.gates + row * 4 * hidden + at.unit;
   auto& cells = *reinterpret_cast<FourReals*>(cell.c + state);
   WordOf<T> asked[4];
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) asked[gate] = read_word(gates + static_cast<Offset>(gate) * hidden);
+  unroll<4>([&](int gate) { asked[gate] = read_word(gates + static_cast<Offset>(gate) * hidden); });
   FourReals c = cells;
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
+  unroll<4>([&](int gate) {
     float products[kWordUnits];
     widen<T>(asked[gate], products);
-#pragma unroll
-    for (int k = 0; k < kWordUnits; ++k) z[gate][k] += products[k];
-  }
+    unroll<kWordUnits>([&](int k) { z[gate][k] += products[k]; });
+  });
   float h[kWordUnits];
-#pragma unroll
-  for (int k = 0; k < kWordUnits; ++k) {
+  unroll<kWordUnits>([&](int k) {
     float values[4];
     cell.activation.gates({z[0][k], z[1][k], z[2][k], z[3][k]}, values);
     c.of[k] = values[1] * c.of[k] + values[0] * values[2];
     h[k] = values[3] * cell.activation.squash(c.of[k]);
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) z[gate][k] = values[gate];
-  }
+    unroll<4>([&](int gate) { z[gate][k] = values[gate]; });
+  });
   const WordOf<T> word = narrow<T>(h);
   const auto put = [word](T* to) { *reinterpret_cast<WordOf<T>*>(to) = word; };
   if (cell.projects) {
@@ -131,18 +124,16 @@ __global__ void __launch_bounds__(kRowThreads) cell_by_words_kernel(StepParams<T
   }
   cells = c;
   if (cell.tape_c) {  // without a tape nobody reads the gates again
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) narrow_to(gates + static_cast<Offset>(gate) * hidden, z[gate]);
+    unroll<4>([&](int gate) { narrow_to(gates + static_cast<Offset>(gate) * hidden, z[gate]); });
     narrow_to(cell.tape_c + entry, c.of);
   }
-#pragma unroll
-  for (int k = 0; k < kWordUnits; ++k) {
+  unroll<kWordUnits>([&](int k) {
     if (cell.c_all) cell.write_cell(cell.c_all, entry + k, c.of[k]);
-  }
+  });
 }
 
 // A backward step, from R^T dz of the step swept before. dh is read before the first step, and written
-// behind the last one.
+// after the last one.
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) carry_by_words_kernel(StepParams<T> p) {
   const WordAt at(p);
@@ -150,7 +141,7 @@ __global__ void __launch_bounds__(kRowThreads) carry_by_words_kernel(StepParams<
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
   const int hidden = cell.hidden, t = cell.step_back_at(p.place), last = cell.reverse ? t + 1 : t - 1;
   const Offset state = static_cast<Offset>(at.b) * hidden + at.unit;
-  FourReals dh{};  // with a projection all of the gradient by o u(c~)
+  FourReals dh{};  // with a projection all of the gradient with respect to o u(c~)
   if (p.place > 0 || cell.projects) widen_at(cell.carried + state, dh.of);
   if (!cell.projects) {
     auto& gradients = *reinterpret_cast<FourReals*>(cell.dh + state);
@@ -165,8 +156,7 @@ __global__ void __launch_bounds__(kRowThreads) carry_by_words_kernel(StepParams<
   auto& cells = *reinterpret_cast<FourReals*>(cell.dc + state);
   float values[4][kWordUnits], dy[kWordUnits] = {}, more[kWordUnits] = {};
   FourReals before, dc = cells;
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) widen_at(gates + static_cast<Offset>(gate) * hidden, values[gate]);
+  unroll<4>([&](int gate) { widen_at(gates + static_cast<Offset>(gate) * hidden, values[gate]); });
   if (last >= 0 && last < cell.at.steps) {
     widen_at(cell.tape_c + (static_cast<Offset>(last) * cell.at.batch + at.b) * hidden + at.unit, before.of);
   } else {
@@ -177,8 +167,7 @@ __global__ void __launch_bounds__(kRowThreads) carry_by_words_kernel(StepParams<
     if (cell.dh_all) widen_at(cell.dh_all + entry, more);
   }
   float m[kWordUnits];
-#pragma unroll
-  for (int k = 0; k < kWordUnits; ++k) {
+  unroll<kWordUnits>([&](int k) {
     if (cell.dropout.factor != 0 && !cell.projects)
       dy[k] *= cell.dropout.of(cell.masks, t, at.b, at.unit + k);
     if (cell.dc_all) dc.of[k] += cell.read_cell(cell.dc_all, entry + k);
@@ -194,10 +183,9 @@ __global__ void __launch_bounds__(kRowThreads) carry_by_words_kernel(StepParams<
     values[2][k] = dcell * i * slopes[2];
     values[3][k] = dm * squashed * slopes[3];
     dc.of[k] = dcell * f;
-  }
+  });
   T* const dz = cell.dz + row * cell.gates_stride + at.unit;
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) narrow_to(dz + static_cast<Offset>(gate) * hidden, values[gate]);
+  unroll<4>([&](int gate) { narrow_to(dz + static_cast<Offset>(gate) * hidden, values[gate]); });
   if (cell.projects) narrow_to(cell.m_rows + entry, m);
   cells = dc;
 }

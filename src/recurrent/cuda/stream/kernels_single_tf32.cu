@@ -3,6 +3,7 @@
 
 namespace warpalign::detail::recurrent {
 
-template bool launch_single_units<1>(Queue&, const SingleStepParams<float>&, const cuda::LaunchConfig&);
+template bool launch_single_units<1>(Queue&, const CudaTuning&, const SingleStepParams<float>&,
+                                     const cuda::LaunchConfig&);
 
 }  // namespace warpalign::detail::recurrent

@@ -1,9 +1,12 @@
-// What a call of one step without a tape needs to know. kernels_single.cu chooses its kernel.
+// What one step of a layer in one launch needs to know. kernels_single.cu chooses its kernel.
 #pragma once
 
-#include "recurrent/cuda/schedule/memory.cuh"
+#include "recurrent/cuda/schedule/queue.cuh"
+#include "recurrent/tuning.h"
 
 namespace warpalign::detail::recurrent {
+
+constexpr int kMostSingleUnitRows = 64;  // of the batch, on the matrix units
 
 template <class T>
 struct SingleStepParams {
@@ -18,10 +21,9 @@ struct SingleStepParams {
   void* c_n;         // (B, H); null: not wanted
 };
 
-// Enqueues a layer's step; false: it has to run in another way. follows: the launch in front is the layer
-// below's step.
+// Enqueues a layer's step; false: the device has no kernel for so many rows. follows: the preceding launch is
+// the layer below's step.
 template <class T>
-bool run_single_step(Queue& queue, const LstmProblem& p, const SingleStepParams<T>& step, bool with_tape,
-                     bool follows);
+bool run_single_step(Queue& queue, const CudaTuning& tuning, const SingleStepParams<T>& step, bool follows);
 
 }  // namespace warpalign::detail::recurrent

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/launch/dependent.cuh"
+#include "recurrent/cuda/steps/forward.cuh"
 #include "recurrent/cuda/stream/single_params.cuh"
 
 namespace warpalign::detail::recurrent {
@@ -34,21 +35,18 @@ struct UnitProduct {
   __device__ __forceinline__ UnitProduct(const T* from, int unit, int step, int depth, int part, int parts)
       : pieces(PiecesOfPart::of<T>(depth, part, parts)),
         lane(static_cast<int>(threadIdx.x) % cuda::kWarpSize) {
-#pragma unroll
-    for (int w = 0; w < kGroupRows; ++w) weights[w] = from + (static_cast<Offset>(w) * step + unit) * depth;
+    unroll<kGroupRows>([&](int w) { weights[w] = from + (static_cast<Offset>(w) * step + unit) * depth; });
   }
   __device__ __forceinline__ int piece_at(int k) const { return pieces.begin + lane + k * cuda::kWarpSize; }
   __device__ __forceinline__ static const Piece<T>& piece_of(const T* row, int piece) {
     return *reinterpret_cast<const Piece<T>*>(row + static_cast<Offset>(piece) * kSize);
   }
   __device__ __forceinline__ void read_ahead(int first) {
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
-#pragma unroll
-      for (int w = 0; w < kGroupRows; ++w) {
+    unroll<kAhead>([&](int k) {
+      unroll<kGroupRows>([&](int w) {
         if (piece_at(first + k) < pieces.end) ahead[k][w] = piece_of(weights[w], piece_at(first + k));
-      }
-    }
+      });
+    });
   }
   // sums[w] += weights[w] times `row`. read_ahead(0) has been called.
   __device__ __forceinline__ void add(const T* row, Sum<T> (&sums)[kGroupRows]) {
@@ -60,12 +58,10 @@ struct UnitProduct {
         const int piece = piece_at(first + k);
         if (piece >= pieces.end) continue;
         const Piece<T> packed = piece_of(row, piece);
-#pragma unroll
-        for (int e = 0; e < kSize; ++e) {
+        unroll<kSize>([&](int e) {
           const Sum<T> entry = cuda::widen(packed.entries[e]);
-#pragma unroll
-          for (int w = 0; w < kGroupRows; ++w) sums[w] += cuda::widen(ahead[k][w].entries[e]) * entry;
-        }
+          unroll<kGroupRows>([&](int w) { sums[w] += cuda::widen(ahead[k][w].entries[e]) * entry; });
+        });
       }
     }
   }
@@ -102,8 +98,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) single_step_kernel(SingleStep
   const bool finishes = thread < kUnits && own_unit < cell.hidden;
   Sum<T> z[4] = {}, before = 0;
   if (finishes) {
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) z[gate] = bias_of(cell, gate * cell.hidden + own_unit);
+    unroll<4>([&](int gate) { z[gate] = bias_of(cell, gate * cell.hidden + own_unit); });
     if (p.c0) before = cell.read_cell(p.c0, own_unit);
   }
   Sum<T> sums[kGroupRows] = {};
@@ -117,18 +112,13 @@ __global__ void __launch_bounds__(kTileThreads, 2) single_step_kernel(SingleStep
   of_x.read_ahead(0);
   cuda::wait_for_launch_before();
   of_x.add(p.x, sums);
-#pragma unroll
-  for (int w = 0; w < kGroupRows; ++w) {
+  unroll<kGroupRows>([&](int w) {
     const Sum<T> sum = cuda::reduce_sum(sums[w]);
     if (lane == w) parts[warp][w] = sum;
-  }
+  });
   __syncthreads();
   if (!finishes) return;
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
-#pragma unroll
-    for (int k = 0; k < kParts; ++k) z[gate] += parts[thread * kParts + k][gate];
-  }
+  unroll<4>([&](int gate) { unroll<kParts>([&](int k) { z[gate] += parts[thread * kParts + k][gate]; }); });
   finish_single_step(p, z, before, 0, own_unit);
 }
 template <class T>

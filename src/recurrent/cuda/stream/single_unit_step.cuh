@@ -4,7 +4,7 @@
 // A block has tiles of 16 rows of weights, the gates of four units each, and up to 64 rows of the batch. Its
 // warps share the depth by chunks, first that of R h0 and then that of W x. A warp has a ring in shared
 // memory of its own. A place of it has a chunk of the block's rows of weights and of the batch. The warp asks
-// for its chunks itself (cp.async), some ahead, and waits for nobody but for the launch in front.
+// for its chunks itself (cp.async), some ahead, and waits for nobody but for the preceding launch.
 //
 // Sums over chunks and over warps have one order. It depends on the number of warps, and on nothing else of a
 // block: a row has the same bits in all batches whose kernels have as many warps.
@@ -12,10 +12,18 @@
 
 #include "cuda/launch/shared.cuh"
 #include "cuda/memory/copy_line.cuh"
-#include "recurrent/cuda/stream/single_operands.cuh"
+#include "recurrent/cuda/cell/operands.cuh"
 #include "recurrent/cuda/stream/single_step.cuh"
 
 namespace warpalign::detail::recurrent {
+
+// A chunk of a row: so many pieces of 16 bytes. The four lanes of a row in a product read two of them.
+constexpr int kChunkPieces = 4;
+// Where piece `piece` of row `row` of a ring's place lies. Eight rows' pieces of one number lie in different
+// banks.
+__device__ __forceinline__ int place_of(int row, int piece) {
+  return row * kChunkPieces + (piece ^ (row / 2 % kChunkPieces));
+}
 
 // kProducts: of TF32, for one of float32. kRowTiles: of 16 rows of weights, of a block. kTiles: of 8 rows of
 // the batch.
@@ -89,48 +97,42 @@ struct SingleRing {
     const bool exists = column < depth;
     Piece<T>* const to = places + item % kStages * kPlace + place_of(row, piece);
     if (weights) {
-#pragma unroll
-      for (int k = 0; k < kWeightRows / 8; ++k) {
+      unroll<kWeightRows / 8>([&](int k) {
         const bool is_there = exists && 2 * k < units;
         const T* const from = from_weights + (is_there ? static_cast<Offset>(2 * k) * depth + column : 0);
         cuda::copy_async_line_or_zero(to + k * 8 * kChunkPieces, reinterpret_cast<const Piece<T>*>(from),
                                       is_there);
-      }
+      });
     }
     if (rows) {
-#pragma unroll
-      for (int k = 0; k < kTiles; ++k) {
+      unroll<kTiles>([&](int k) {
         const bool is_there = exists && 8 * k < count;
         const T* const from = from_rows + (is_there ? 8 * k * stride + column : 0);
         cuda::copy_async_line_or_zero(to + (kWeightRows + k * 8) * kChunkPieces,
                                       reinterpret_cast<const Piece<T>*>(from), is_there);
-      }
+      });
     }
   }
 
   __device__ __forceinline__ void add(int item, float (&sums)[kTiles][kRowTiles][4]) const {
     const Piece<T>* const place = places + item % kStages * kPlace;
     std::uint32_t rows[kTiles][4];  // two words of each of the chunk's products
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
+    unroll<kTiles>([&](int n) {
       cuda::load_matrices(rows[n], place + place_of(kWeightRows + 8 * n + lane % 8, lane / 8));
-    }
-#pragma unroll
-    for (int k = 0; k < kChunkPieces / 2; ++k) {
+    });
+    unroll<kChunkPieces / 2>([&](int k) {
       UnitOperand<T, kProducts, 4> weights[kRowTiles];
-#pragma unroll
-      for (int i = 0; i < kRowTiles; ++i) {
+      unroll<kRowTiles>([&](int i) {
         std::uint32_t words[4];
         cuda::load_matrices(words, place + place_of(16 * i + lane % 16, 2 * k + lane / 16));
-        weights[i].take(words);
-      }
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
+        unroll<4>([&](int w) { weights[i].set(w, words[w]); });
+      });
+      unroll<kTiles>([&](int n) {
         UnitOperand<T, kProducts, 2> of_row;
-        of_row.take(rows[n] + 2 * k);
-        multiply(weights, of_row, sums[n]);
-      }
-    }
+        of_row.set(0, rows[n][2 * k]), of_row.set(1, rows[n][2 * k + 1]);
+        multiply<T, kProducts>(weights, of_row, sums[n]);
+      });
+    });
   }
 };
 
@@ -150,36 +152,33 @@ __global__ void __launch_bounds__(SingleRing<T, kProducts, kRowTiles, kTiles>::k
   const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
   const int first_unit = block / groups * kUnits, first_row = block % groups * kUnitRows;
   Ring ring(p, first_unit, first_row, shared);
-#pragma unroll
-  for (int n = 0; n < kStages - 1; ++n) {
+  unroll<kStages - 1>([&](int n) {
     ring.ask(n, true, n < ring.items_of_h);
     cuda::end_copy_group();
-  }
+  });
   if (thread < Ring::kWeightRows) {
     const int unit = first_unit + thread / 4;
     biases[thread] = unit < cell.hidden ? bias_of(cell, thread % 4 * cell.hidden + unit) : 0.0f;
   }
   float befores[kEach];
-#pragma unroll
-  for (int each = 0; each < kEach; ++each) {
+  unroll<kEach>([&](int each) {
     const int own = thread + each * kThreads;
     const int unit = first_unit + own % kUnits, b = first_row + own / kUnits;
     befores[each] = 0;
     if (p.c0 && own < kUnits * kUnitRows && unit < cell.hidden && b < cell.at.batch) {
       befores[each] = cell.read_cell(p.c0, static_cast<Offset>(b) * cell.hidden + unit);
     }
-  }
+  });
 
   float sums[kTiles][kRowTiles][4] = {};
 #pragma unroll 1
   for (int n = 0; n < ring.items; ++n) {
     if (n == ring.items_of_h) {
       cuda::wait_for_launch_before();
-#pragma unroll
-      for (int next = 0; next < kStages - 1; ++next) {
+      unroll<kStages - 1>([&](int next) {
         ring.ask(n + next, false, true);
         cuda::end_copy_group();
-      }
+      });
     }
     cuda::await_copy_groups<kStages - 2>();  // item n is there
     __syncwarp();                            // and all lanes are done with the item before
@@ -194,16 +193,13 @@ __global__ void __launch_bounds__(SingleRing<T, kProducts, kRowTiles, kTiles>::k
   float* const parts = reinterpret_cast<float*>(shared);
   const auto part_of = [&](int warp, int b) { return parts + (warp * kUnitRows + b) * Ring::kSumStride; };
   const int lane = ring.lane;
-#pragma unroll
-  for (int i = 0; i < kRowTiles; ++i) {
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
+  unroll<kRowTiles>([&](int i) {
+    unroll<kTiles>([&](int n) {
+      unroll<4>([&](int k) {
         part_of(ring.warp, n * 8 + lane % 4 * 2 + k % 2)[16 * i + lane / 4 + k / 2 * 8] = sums[n][i][k];
-      }
-    }
-  }
+      });
+    });
+  });
   __syncthreads();
 #pragma unroll
   for (int each = 0; each < kEach; ++each) {
@@ -211,13 +207,11 @@ __global__ void __launch_bounds__(SingleRing<T, kProducts, kRowTiles, kTiles>::k
     const int item = own % kUnits, unit = first_unit + item, b = own / kUnits;
     if (b >= min(cell.at.batch - first_row, kUnitRows) || unit >= cell.hidden) continue;
     float z[4];
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) z[gate] = biases[4 * item + gate];
-#pragma unroll
-    for (int from = 0; from < kWarps; ++from) {
+    unroll<4>([&](int gate) { z[gate] = biases[4 * item + gate]; });
+    unroll<kWarps>([&](int from) {
       const float4 part = *reinterpret_cast<const float4*>(part_of(from, b) + 4 * item);
       z[0] += part.x, z[1] += part.y, z[2] += part.z, z[3] += part.w;
-    }
+    });
     finish_single_step(p, z, befores[each], first_row + b, unit);
   }
 }
@@ -252,7 +246,8 @@ bool launch_ring(Queue& queue, const SingleStepParams<T>& step, cuda::LaunchConf
 
 // The same; false also where the device has no such matrix units.
 template <int kProducts, class T>
-bool launch_single_units(Queue& queue, const SingleStepParams<T>& step, const cuda::LaunchConfig& config) {
+bool launch_single_units(Queue& queue, const CudaTuning& tuning, const SingleStepParams<T>& step,
+                         const cuda::LaunchConfig& config) {
   if (!queue.device().has_matrix_units) return false;
   const int batch = step.cell.at.batch;
   // Rows that are not there are multiplied, too. In float32 8 of them take 9 % of a step and more.
@@ -263,10 +258,11 @@ bool launch_single_units(Queue& queue, const SingleStepParams<T>& step, const cu
   if (batch <= 32) return launch_ring<kProducts, 2, 4>(queue, step, config);
   const int units = step.cell.hidden / queue.device().multiprocessors;
   if constexpr (kProducts == 1) {
-    if (units >= kUnitsOfWideRows) return launch_ring<kProducts, 4, 8>(queue, step, config);
+    if (units >= tuning.wide_row_units) return launch_ring<kProducts, 4, 8>(queue, step, config);
   }
   if constexpr (sizeof(T) == 2 || kProducts == 3) {
-    if (units >= kUnitsOfWideGroups<T>) return launch_ring<kProducts, 4, 4>(queue, step, config);
+    if (units >= (sizeof(T) == 2 ? tuning.wide_group_units : tuning.wide_float_group_units))
+      return launch_ring<kProducts, 4, 4>(queue, step, config);
   }
   return launch_ring<kProducts, 2, 4>(queue, step, config);
 }
