@@ -97,9 +97,7 @@ struct Call {
     std::copy(p.logits.stride, p.logits.stride + 3, g.logits_stride);
   }
   void forward() { check(ctc::loss_cuda(p, out, {workspace.get(), loss_bytes}, execution)); }
-  void value() {
-    check(ctc::loss_cuda(p, {loss.get(), nullptr}, {workspace.get(), value_bytes}, execution));
-  }
+  void value() { check(ctc::loss_cuda(p, {loss.get(), nullptr}, {workspace.get(), value_bytes}, execution)); }
   void backward() { check(ctc::gradient_cuda(p, g, {workspace.get(), gradient_bytes}, execution)); }
   std::vector<Element> gradient() const {
     std::vector<Element> to(static_cast<std::size_t>(p.batch) * p.frames * p.classes);
