@@ -64,22 +64,19 @@ __device__ __forceinline__ void write_row(Storage* to, const Storage* from, int 
   if (kReads && lane < single) first = from[column(lane)];
   const auto* const source = reinterpret_cast<const Bits128*>(from + head);
   auto* const target = reinterpret_cast<Bits128*>(to + head);
-  int v = lane;
-  for (; v + (kUnroll - 1) * lanes < vectors; v += kUnroll * lanes) {
-    Vector x[kUnroll] = {};
+  // All lanes load as many vectors each time, past the end the last one once more: a loop over the rest would
+  // wait for each vector.
+  for (int v = lane; v < vectors; v += kUnroll * lanes) {
+    Vector x[kUnroll];
 #pragma unroll
     for (int j = 0; j < kUnroll; ++j) {
-      if constexpr (kReads) x[j].bits = load_streaming(source + v + j * lanes);
+      x[j] = {};
+      if constexpr (kReads) x[j].bits = load_streaming(source + min(v + j * lanes, vectors - 1));
     }
 #pragma unroll
     for (int j = 0; j < kUnroll; ++j) {
-      store_streaming(target + v + j * lanes, x[j].each(function).bits);
+      if (v + j * lanes < vectors) store_streaming(target + v + j * lanes, x[j].each(function).bits);
     }
-  }
-  for (; v < vectors; v += lanes) {
-    Vector x = {};
-    if constexpr (kReads) x.bits = load_streaming(source + v);
-    store_streaming(target + v, x.each(function).bits);
   }
   if (lane < single) to[column(lane)] = narrow<Storage>(function(kReads ? widen(first) : 0));
   for (int k = lane + lanes; k < single; k += lanes) {
