@@ -17,6 +17,7 @@ log = logging.getLogger("mkdocs.hooks.docs")  # a warning here fails a strict bu
 
 NOTEBOOKS = "howto/"  # the pages that become notebooks too
 DEVELOPER = "developer/"  # the pages that the search leaves out
+BOOSTS = {"howto/forced-alignment.md": 8, "howto/decoding.md": 4}  # no front matter in what becomes a notebook
 STAMP = "inputs"  # a file of the site that says what it was built from
 
 _OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)\)")
@@ -65,6 +66,8 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
 
     if page.file.src_uri.startswith(DEVELOPER):
         page.meta["search"] = {"exclude": True}
+    if page.file.src_uri in BOOSTS:
+        page.meta["search"] = {"boost": BOOSTS[page.file.src_uri]}
     if page.file.src_uri.startswith(NOTEBOOKS):
         name = Path(page.file.src_uri).stem
         markdown = f"{markdown.rstrip()}\n\n[This page as a Jupyter notebook]({name}.ipynb){{ .notebook download }}\n"

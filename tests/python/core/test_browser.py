@@ -96,7 +96,7 @@ def test_search_shows_the_right_page_first(address: str, browser: Any, query: st
     page.goto(address + "index.html")
     page.locator("input.md-search__input").fill(query)
     first = page.locator(".md-search-result__link").first
-    first.wait_for(timeout=20_000)
+    first.wait_for(timeout=90_000)  # the worker indexes the site first
     found = first.get_attribute("href").partition("?")[0].removeprefix(address)
     page.close()
     assert found.endswith(expected.partition("#")[0])

@@ -174,6 +174,9 @@ FIRST = {
     "cdist": "reference/pairwise.html",
     "cite": "citing.html",
     "rnnt": "reference/transducer.html",
+    "ctc": "reference/ctc.html",
+    "forced alignment": "howto/forced-alignment.html",
+    "decode": "howto/decoding.html",
 }
 
 
