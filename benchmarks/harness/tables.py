@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from benchmarks.harness.results import RESULTS, Row, read_rows
 
 OURS = "warpalign"
 NOTHING = "Not measured yet."
+_NUMBER = re.compile(r"[*–−-]*[\d–.]|$")  # how a cell of a number begins
 
 
 def load(pattern: str) -> list[Row]:
@@ -37,7 +40,10 @@ def times(value: float) -> str:
 
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|" + " ---: |" * len(header)]
+    """Columns of numbers are aligned on the right, all others on the left."""
+    lines = ["| " + " | ".join(header) + " |"]
+    numbers = [all(_NUMBER.match(row[k]) for row in rows) for k in range(len(header))]
+    lines.append("|" + "".join(" ---: |" if right else " --- |" for right in numbers))
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
