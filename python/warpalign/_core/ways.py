@@ -25,7 +25,7 @@ def libraries() -> tuple[ctypes.CDLL, ...]:
 def ways(operator: str, device: str) -> tuple[str, ...]:
     """The names of an operator's ways on "cpu" or "cuda"; empty where it has one way alone, or there is no such operator."""
     library_of_device = libraries()[-1 if device == "cuda" else 0]
-    found = []
+    found: list[str] = []
     while (
         name := library_of_device.warpalign_way(operator.encode(), device == "cuda", len(found))
     ) is not None:
