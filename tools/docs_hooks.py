@@ -17,7 +17,8 @@ log = logging.getLogger("mkdocs.hooks.docs")  # a warning here fails a strict bu
 
 NOTEBOOKS = "howto/"  # the pages that become notebooks too
 DEVELOPER = "developer/"  # the pages that the search leaves out
-BOOSTS = {"howto/forced-alignment.md": 8, "howto/decoding.md": 4}  # no front matter in what becomes a notebook
+# Of the search. What becomes a notebook has no front matter.
+BOOSTS = {"howto/forced-alignment.md": 8, "howto/decoding.md": 4}
 STAMP = "inputs"  # a file of the site that says what it was built from
 
 _OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)\)")
