@@ -27,6 +27,7 @@ OPTIONS = "nvidia-h200/2026-11-24-d8a14d3-options.json"
 MAP = "nvidia-h200/2026-11-23-ca709d5-lstm-map.json"
 JOINT_CPU = "amd-epyc-avx-512/2026-11-23-50e806f821-transducer-joint-cpu.json"
 SECOND_ORDER = "amd-epyc-avx2/2026-11-24-044d36ac4b-second-order.json"
+TRELLIS = "amd-epyc-avx-512/2026-11-28-e28fef0fd7-ctc-trellis.json"
 STEP_COSTS = Given("python/warpalign/_transport/gromov_anchors.py", "_SHARED_BYTES = 1 << 29")
 
 
@@ -159,6 +160,13 @@ def named() -> dict[str, Named]:
         ],
         "docs/benchmarks.md": _limits(),
         "docs/developer/tuning.md": [("3 %", Given("benchmarks/harness/tuning.py", "GAIN = 0.03"))],
+        "docs/howto/forced-alignment.md": [
+            ("55 ms", at(TRELLIS, "ctc_trellis", "trellis_ms", T=1500, L=300)),
+            ("0.40 ms", at(TRELLIS, "ctc_trellis", "align_ms", T=1500, L=300)),
+            ("0.76 s", at(TRELLIS, "ctc_trellis", "trellis_ms", T=15000, L=3000)),
+            ("24 ms", at(TRELLIS, "ctc_trellis", "align_ms", T=15000, L=3000)),
+            ("172 MiB", at(TRELLIS, "ctc_trellis", "trellis_mib", T=15000, L=3000)),
+        ],
         "docs/howto/gromov.md": [
             ("512 MiB", STEP_COSTS),
             ("512 MiB", STEP_COSTS),
