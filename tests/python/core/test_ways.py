@@ -48,7 +48,7 @@ def test_plans_of_gpus_that_are_not_there(operator: str, device: str) -> None:
     launches = [int(count) for count in re.findall(r"^  launches +(\d+)$", text, re.MULTILINE)]
     assert launches and all(count > 0 for count in launches)
     assert re.search(r": grid \d+, block \d+, [\d,]+ bytes of shared memory", text)
-    assert sum(memory_of(text)) > 0 or operator == "lstm"  # whose parts have no names yet
+    assert sum(memory_of(text)) > 0
 
 
 @needs_cuda_operators
