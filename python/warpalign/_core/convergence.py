@@ -6,6 +6,8 @@ import sys
 import warnings
 from typing import Any
 
+# contextlib: where a decorator turns autocast off.
+_NO_CALLERS = ("warpalign", "torch", "contextlib")
 _seen: dict[tuple[str, int], dict[Any, Any]] = {}
 
 
@@ -25,7 +27,7 @@ def warn_of_convergence(message: str) -> None:
     frame: Any = sys._getframe(1)
     while frame.f_back is not None:
         package, _, rest = frame.f_globals.get("__name__", "").partition(".")
-        if package not in ("warpalign", "torch"):
+        if package not in _NO_CALLERS:
             break
         if package == "warpalign" and not rest.startswith(("_core", "_transport")):
             return
