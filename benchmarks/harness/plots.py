@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -38,7 +38,7 @@ def _plain(axis: Axes) -> None:
 
 
 def bars(
-    path: Path, problems: Sequence[str], times: dict[str, Sequence[float | None]], title: str, unit: str
+    path: Path, problems: Sequence[str], times: Mapping[str, Sequence[float | None]], title: str, unit: str
 ) -> Path:
     """One group of horizontal bars per problem, one bar per package, on a logarithmic axis. None: not measured."""
     height = 0.8 / len(times)
@@ -60,7 +60,7 @@ def bars(
 
 def ratios(
     path: Path,
-    points: dict[str, tuple[Sequence[float], Sequence[float]]],
+    points: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     title: str,
     labels: tuple[str, str],
 ) -> Path:
