@@ -72,15 +72,24 @@ def test_the_plan_follows_the_device_and_the_precision() -> None:
 def test_a_way_is_named_and_refused() -> None:
     text = explain("soft_dtw", EXAMPLES["soft_dtw"], device="9.0", way="tiles")
     assert "way         tiles: named by Execution::way" in text
+    lstm = explain("lstm", (50, 8, 512, 512), device="9.0", dtype=torch.bfloat16)
+    assert "way         clusters: R fits the registers of a cluster" in lstm
+    lstm = explain("lstm", (50, 8, 512, 512), device="9.0", dtype=torch.bfloat16, way="grid")
+    assert "way         grid: " in lstm
+    with pytest.raises(
+        ValueError, match="blocks cannot serve this call: .*; these ways can: clusters, grid, "
+    ):
+        explain("lstm", (50, 8, 512, 512), device="9.0", dtype=torch.bfloat16, way="blocks")
     with pytest.raises(ValueError, match="few_features cannot serve this call: .*; these ways can: tiles, "):
         explain("soft_dtw", EXAMPLES["soft_dtw"], device="9.0", way="few_features")
 
 
 def test_names_of_ways() -> None:
     assert ways("soft_dtw", "cpu") == ways("sinkhorn", "cpu") == ("across_batch", "within_items")
-    assert ways("ctc", "cpu") == ways("dtw", "cpu") == ()
+    assert ways("ctc", "cpu") == ways("lstm", "cpu") == ways("dtw", "cpu") == ()
     if library.has_cuda:
         assert "panel" in ways("soft_dtw", "cuda") and "points_on_units" in ways("sinkhorn", "cuda")
+        assert ways("lstm", "cuda") == ("stream", "blocks", "clusters", "grid", "products", "steps")
 
 
 def test_a_forced_way_is_taken_by_every_call() -> None:
