@@ -104,7 +104,7 @@ class SweepPlan {
   }
   void describe(PlanLog& log) const {
     if (!status_.ok()) return log.line("plan", to_string(status_));
-    log.way(kWayNames[index_], is_forced_ ? "the execution names it" : kWays<T>[index_].reason);
+    log.way(kWayNames[index_], is_forced_ ? "named by Execution::way" : kWays<T>[index_].reason);
     log.line("plan", describe());
   }
 
