@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from warpalign.transport import sinkhorn
 
@@ -109,7 +110,7 @@ def of_ott(of: Problem) -> Iterator[Family]:
         compiled = jax.jit(jax.grad(value))  # once for all thresholds
 
         def gradient(threshold: float) -> Tensor:
-            return torch.from_dlpack(jax.block_until_ready(compiled(x, y, threshold)))
+            return from_dlpack(jax.block_until_ready(compiled(x, y, threshold)))
 
         ways = (
             Way(f"threshold {threshold:g}", lambda threshold=threshold: gradient(threshold))  # type: ignore[misc]
@@ -151,7 +152,8 @@ def of_pot(of: Problem) -> Iterator[Family]:
                 numItermax=20_000,
                 warn=False,
             )
-            return 2 * (plan.sum(1)[:, None] * x - plan @ y)
+            found: Tensor = 2 * (plan.sum(1)[:, None] * x - plan @ y)
+            return found
 
         ways = (
             # Its threshold is an L2 norm of marginals, which are 1 / N each.

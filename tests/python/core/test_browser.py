@@ -69,7 +69,12 @@ def narrow(browser: Any) -> Iterator[Any]:
     page = browser.new_page(viewport={"width": 390, "height": 844})
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("response", lambda answer: answer.status < 400 or faults.append(f"{answer.status} {answer.url}"))
+
+    def note(answer: Any) -> None:
+        if answer.status >= 400:
+            faults.append(f"{answer.status} {answer.url}")
+
+    page.on("response", note)
     yield page
     page.close()
     assert not faults

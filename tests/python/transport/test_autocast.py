@@ -94,7 +94,9 @@ OF_POT: dict[str, Callable[[], Any]] = {
     "fused_unbalanced_gromov_wasserstein2": gromov_of_pot(
         "fused_unbalanced_gromov_wasserstein2", reg_marginals=1.0, epsilon=1.0, unbalanced_solver="sinkhorn"
     ),
-    "dist": lambda: pot.dist(*(points.detach()[:, :2] for points in sets(torch.device("cpu"))), "cosine"),
+    "dist": lambda: pot.dist(
+        *(points.detach()[:, :2] for points in sets(torch.device("cpu"))), metric="cosine"
+    ),
 }
 
 
