@@ -208,7 +208,7 @@ def ctc_beam_decode(
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins. beam must be the same.
 
     Returns:
-        As many :class:`warpalign.Hypotheses` as ``n_best`` says, the best first, each with all labels since the stream
+        A list of ``n_best`` Hypotheses, the best first, each with all labels since the stream
         began; tokens and frames have as many columns as the stream has frames, padding included. Where an utterance has fewer
         hypotheses, a score is −inf and the length 0. A frame is the first one of its label on the prefix's best path, counted
         from the beginning of the stream. Durations are 0. Scores are log-probabilities, with the language model's part,

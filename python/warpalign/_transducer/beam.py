@@ -127,7 +127,7 @@ def transducer_beam_decode(
             work, on tensors of the same shapes, and must not synchronise.
 
     Returns:
-        As many Hypotheses as ``n_best`` says, the best first, each with all tokens since the stream began. Where an utterance has
+        A list of ``n_best`` Hypotheses, the best first, each with all tokens since the stream began. Where an utterance has
         fewer hypotheses, a score is −inf and the length 0. Frames and durations are those of
         the best path. Scores are log-probabilities, with the language model's part, before ``score_norm``.
 
