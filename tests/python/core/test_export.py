@@ -76,6 +76,21 @@ def test_forward_mode_through_the_joint_is_refused(device: torch.device) -> None
         torch.func.jvp(lambda encoder: module(encoder, *rest), (encoder,), (encoder,))
 
 
+def test_ctc(device: torch.device) -> None:
+    logits, targets = torch.randn(2, 9, 6, device=device), torch.randint(1, 6, (2, 3), device=device)
+    lengths = torch.tensor([[9, 7], [3, 2]], device=device)
+    exported_equals_eager(warpalign.CTCLoss(), logits, targets, *lengths)
+    exported_equals_eager(Calls(lambda *given: tuple(warpalign.ctc_align(*given))), logits, targets, *lengths)
+    scores = torch.randn(2, 3, 9, device=device)
+    exported_equals_eager(Calls(warpalign.monotonic_alignment_search), scores)
+
+
+def test_forward_mode_through_ctc_is_refused(device: torch.device) -> None:
+    logits, targets = torch.randn(2, 9, 6, device=device), torch.randint(1, 6, (2, 3), device=device)
+    with pytest.raises(RuntimeError, match="jvp"):
+        torch.func.jvp(lambda x: warpalign.ctc_loss(x, targets), (logits,), (logits,))
+
+
 def test_sinkhorn(device: torch.device) -> None:
     x, y = torch.rand(30, 2, device=device), torch.rand(20, 2, device=device)
     exported_equals_eager(Calls(lambda x, y: warpalign.sinkhorn(x, y, epsilon=0.1).value), x, y)

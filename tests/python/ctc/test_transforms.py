@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tests.python.ctc.cases import problem
 from tests.python.ctc.test_align import plain_forward_sum, plain_search
 from tests.python.helpers import assert_compiled_equals_eager
-from warpalign import ForwardSumLoss, forward_sum_loss, monotonic_alignment_search
+from warpalign import ForwardSumLoss, ctc_align, forward_sum_loss, monotonic_alignment_search
 from warpalign.compat.torch import ctc_loss as torch_s_ctc_loss
 
 
@@ -69,6 +69,19 @@ def test_forward_sum_under_autocast(dtype: torch.dtype) -> None:
     )
     loss.backward()
     assert head.weight.grad is not None and head.weight.grad.isfinite().all() and head.weight.grad.any()
+
+
+def test_compiled_alignments() -> None:
+    given = problem(2, 12, 6, 3, seed=6)
+    scores = torch.randn(2, 3, 9, generator=torch.Generator().manual_seed(6))
+
+    def align(logits: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        return *ctc_align(2 * logits, *rest), monotonic_alignment_search(scores)
+
+    torch.compiler.reset()
+    compiled = torch.compile(align, fullgraph=True, backend="aot_eager")
+    for found, expected in zip(compiled(*given), align(*given), strict=True):
+        assert torch.equal(found, expected)
 
 
 def test_compiled_drop_in_for_torch() -> None:
