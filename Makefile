@@ -46,11 +46,12 @@ endef
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## */\1 /p' Makefile | awk '{ name = $$1; $$1 = ""; printf "  make %-10s %s\n", name, $$0 }'
 
-demo: build  ## the main jobs on real series, words and point sets; plots under out/
+demo: build  ## the main jobs on real series, words, speech and point sets; plots under out/
 	$(python) examples/demo.py $(DEMO_ARGS)
 	$(python) examples/transport.py --quick
 	$(python) examples/gromov.py --quick
 	$(python) examples/pronounce.py --quick
+	$(python) examples/align_speech.py --quick
 
 test: $(dev_stamp)  ## every test that can run on this machine
 	$(call build_libraries,ON)

@@ -161,6 +161,7 @@ def named() -> dict[str, Named]:
         "docs/benchmarks.md": _limits(),
         "docs/developer/tuning.md": [("3 %", Given("benchmarks/harness/tuning.py", "GAIN = 0.03"))],
         "docs/howto/forced-alignment.md": [
+            ("20 ms", Given("examples/align_speech_steps/model.py", "seconds of a frame of logits: 20 ms")),
             ("55 ms", at(TRELLIS, "ctc_trellis", "trellis_ms", T=1500, L=300)),
             ("0.40 ms", at(TRELLIS, "ctc_trellis", "align_ms", T=1500, L=300)),
             ("0.76 s", at(TRELLIS, "ctc_trellis", "trellis_ms", T=15000, L=3000)),

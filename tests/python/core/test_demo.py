@@ -1,7 +1,9 @@
 """The demos run to their ends and write their plots; a wrong argument costs one line."""
 
 import re
+from ctypes.util import find_library
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,25 @@ def test_quick_pronunciation_learns(tmp_path: Path) -> None:
         assert before > 80
         assert greedy < 30 and beam < 30
     assert all(len(values) == 1 for values in errors.values())
+
+
+@pytest.mark.parametrize("voice", ["espeak-ng", "tones"])
+def test_quick_alignment_of_speech(voice: str, tmp_path: Path) -> None:
+    if voice == "espeak-ng" and find_library("espeak-ng") is None:
+        pytest.skip("needs espeak-ng")
+    options = ["--quick", "--out", str(tmp_path), *(["--tones"] if voice == "tones" else [])]
+    done = run_python("examples/align_speech.py", *options, limit_s=900, OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {path.stem for path in tmp_path.glob("*.png")} == {"align_speech"}
+    assert f"voice: {voice}" in done.stdout
+    # 18 and 10 ms by espeak-ng where this was written, 43 and 12 by tones; a frame is 20 ms, and a word takes some 400.
+    errors = re.findall(r"(start|end)s of 111 words: median error (\d+) ms", done.stdout)
+    assert [name for name, _ in errors] == ["start", "end"]
+    assert all(float(error) < 80 for _, error in errors)
+    rows = re.findall(r"^  [a-z]+ +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)$", done.stdout, re.MULTILINE)
+    times = [[float(number) for number in row] for row in rows]
+    assert len(times) == 4 and all(start < end for start, end, _, _ in times)
+    assert all(a[1] <= b[0] for a, b in pairwise(times))
 
 
 def test_pronunciation_without_its_data_says_so(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The parts of align_speech.py."""
