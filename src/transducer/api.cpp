@@ -62,11 +62,11 @@ std::size_t transducer_saved_bytes(const TransducerProblem& problem, const Execu
 }
 
 // A row has two numbers; a node has one for every arc, in tables that the CUDA path pads to whole strips of
-// 32 columns and skews by 31 frames. An utterance has what is kept once. The expression is computed here, and
+// 32 columns and skews by 31 frames. An utterance has a constant number. The expression is computed here, and
 // its text is transducer_saved_formula().
-#define WARPALIGN_PADDED (arcs * (b * (t + 32) * ((s + 31) / 32 * 32)) + 2 * rows + 256 * b) * size
+#define WARPALIGN_PADDED ((arcs * (b * (t + 32) * ((s + 31) / 32 * 32)) + 2 * rows + 256 * b) * size)
 #define WARPALIGN_PACKED \
-  (arcs * (rows + 32 * (least(rows, b * s) + least(rows, b * t)) + 1024 * b) + 2 * rows + 256 * b) * size
+  ((arcs * (rows + 32 * (least(rows, b * s) + least(rows, b * t)) + 1024 * b) + 2 * rows + 256 * b) * size)
 #define WARPALIGN_TEXT(expression) #expression
 #define WARPALIGN_TEXT_OF(expression) WARPALIGN_TEXT(expression)
 
