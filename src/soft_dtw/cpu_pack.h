@@ -147,10 +147,11 @@ inline void denormalize_tangent(const double* unit, const double* unit_tangent, 
 }
 
 // Unpacks a gradient, times `factor`, into pair b's contiguous (full, dim). Elements past `length` become 0.
+// `gradient` is null if it is not wanted; then `from` may be null, too.
 template <class Storage, class Real>
 void unpack_gradient(const Real* from, std::int64_t stride, int length, int dim, bool backwards, Real factor,
                      int b, int full, void* gradient) {
-  if (!gradient) return;
+  if (!gradient || !from) return;
   Storage* to = static_cast<Storage*>(gradient) + static_cast<std::int64_t>(b) * full * dim;
   for (int i = 0; i < length; ++i) {
     const Real* column = from + (backwards ? length - 1 - i : i);
