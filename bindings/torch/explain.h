@@ -28,7 +28,10 @@ struct ExplainRequest {
 // Addresses that nobody reads or writes, far from each other, and vectors that a CPU path's checks read.
 class Places {
  public:
-  void* next() { return reinterpret_cast<void*>(std::uintptr_t{1} << 44 | ++count_ << 38); }
+  void* next() {
+    const std::uintptr_t address = std::uintptr_t{1} << 44 | ++count_ << 38;
+    return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): no object has this address
+  }
   template <std::size_t kRank>
   auto tensor(const std::int64_t (&extents)[kRank]) {
     return StridedTensorOf<static_cast<int>(kRank)>::contiguous(next(), extents);
