@@ -102,10 +102,9 @@ def _from_host(value: object, name: str) -> Tensor:
         if hasattr(value, "__array__"):
             import numpy as np  # only for those who bring arrays
 
-            return torch.tensor(np.asarray(value))
+            return _integers_if_empty(torch.tensor(np.asarray(value)))
         if isinstance(value, (list, tuple)):
-            tensor = torch.tensor(value, device="cpu")
-            return tensor if tensor.numel() else tensor.long()  # torch makes an empty list one of floats
+            return _integers_if_empty(torch.tensor(value, device="cpu"))
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(
             f"{name}: expected integers (B,), got {type(value).__name__} of other values"
@@ -113,6 +112,11 @@ def _from_host(value: object, name: str) -> Tensor:
     raise TypeError(
         f"{name}: expected integers (B,) as a tensor, list, tuple or array, got {type(value).__name__}"
     )
+
+
+def _integers_if_empty(lengths: Tensor) -> Tensor:
+    """NumPy and torch give an empty list a floating-point dtype."""
+    return lengths if lengths.numel() else lengths.long()
 
 
 def _remedy_for_floats(lengths: Tensor, name: str, maximum: int | None, maximum_name: str) -> str:

@@ -297,7 +297,7 @@ def test_scaling_on_the_cpu(run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(harness, "load", lambda pattern: rows)
     table = tables.scaling_table()
-    assert table.count("the same |") == 6 and "differ" not in table
+    assert table.count("identical |") == 6 and "differ" not in table
 
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:

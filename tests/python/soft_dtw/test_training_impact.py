@@ -35,6 +35,6 @@ def test_trainings_on_the_cpu(
     monkeypatch.setattr(
         harness, "load", lambda pattern: [{**peer, "step_ms": 11.0}] if "peers" in pattern else rows
     )
-    (line,) = [line for line in tables.training_table().splitlines() if "reckoned |" in line]
+    (line,) = [line for line in tables.training_table().splitlines() if "estimated |" in line]
     # 2 steps per epoch, each 10 ms longer.
     assert f"| {harness.number(rows[0]['seconds_per_epoch'] + 0.02)} | 11 |" in line
