@@ -54,7 +54,7 @@ struct Execution {
   // CUDA only: who makes lstm()'s products over all steps. Not with batch_invariant: then the library's own
   // kernel does, as a row's sums depend on no other row there.
   MatrixProduct matrix_product = {};
-  // The name of the way to run the call, one of warpalign/ways.h; null or empty: the plan chooses. A way that
+  // The name of the way to run the call, one of warpalign/plan.h; null or empty: the plan chooses. A way that
   // cannot serve the call is an error, which says why, and which ways can. For tests and measurements.
   const char* way = nullptr;
 
