@@ -17,7 +17,7 @@ from benchmarks.harness.suite import Suite
 SANITIZERS = ("memcheck", "racecheck")
 MORE_SANITIZERS = ("initcheck", "synccheck")
 LIMITS_S = {"racecheck": 540}
-LIMIT_S = 150  # of the other tools
+LIMIT_S = 150  # seconds for a run of any other sanitizer tool
 REFUSED = r"Device not supported|Unable to find injection library|not supported on this"
 
 

@@ -27,8 +27,8 @@ class Machine:
     """What probes ask of the device that they run on."""
 
     device: torch.device
-    multiprocessors: int  # of a GPU
-    threads: int  # of a CPU
+    multiprocessors: int  # of the GPU
+    threads: int  # of a call on the CPU
 
     @classmethod
     def of(cls, device: torch.device) -> Machine:

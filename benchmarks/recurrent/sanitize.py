@@ -234,7 +234,7 @@ def part_of(text: str) -> tuple[int, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--cases", type=int, help="only so many of each kind")
+    parser.add_argument("--cases", type=int, help="run at most this many cases of each kind")
     parser.add_argument("--part", type=part_of, default=(1, 1), metavar="K/N", help="the K-th of N parts")
     arguments = parser.parse_args()
     return 1 if run_cases(torch.device(arguments.device), arguments.cases, arguments.part) else 0

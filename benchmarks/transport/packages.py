@@ -82,7 +82,7 @@ def fastest_setting(family: Family, exact: Tensor, runs: int, clock: Clock) -> R
         try:
             found, first = clock.seconds(way.gradient)
         except (AttributeError, MemoryError, RuntimeError, ValueError) as problem:
-            # of the package, which cannot run this way here
+            # The package cannot run this way on this machine; its own message says why.
             print(f"{family.package}, {family.name}: {str(problem).splitlines()[0][:100]}", flush=True)
             return None
         error = float((found.double() - exact).norm() / exact.norm())
@@ -130,7 +130,7 @@ def main() -> None:
         torch.set_num_threads(1)
     clock = Clock(arguments.one_core, torch.cuda.synchronize if device.type == "cuda" else lambda: None)
     path, commit = result_path(arguments, device_name(device), "-transport-packages")
-    rows = read_rows(path) if path.exists() else []  # of the other sizes, where a run is made in parts
+    rows = read_rows(path) if path.exists() else []  # earlier runs measured other sizes
     sizes = SIZES if device.type == "cpu" else GPU_SIZES
     for count, features in sizes if arguments.sizes is None else [sizes[k] for k in arguments.sizes]:
         for share in arguments.shares:
