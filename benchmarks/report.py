@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from importlib import import_module
 
@@ -37,6 +38,17 @@ def tables() -> dict[str, Callable[[], str]]:
     return found
 
 
+def wrapped(text: str) -> str:
+    """The text with its prose in lines of at most 120 columns, as the pages have it; a table's row stays one line."""
+    return "\n".join(line if line.startswith("|") else _wrapped_line(line) for line in text.split("\n"))
+
+
+def _wrapped_line(line: str) -> str:
+    # A line that began with one of these signs would be an item of a list: no break before them.
+    bound = re.sub(r" ([-+*]) ", "\0\\1 ", line)
+    return textwrap.fill(bound, 120, break_long_words=False, break_on_hyphens=False).replace("\0", " ")
+
+
 def filled(text: str) -> str:
     """The page with every table written anew."""
     known = tables()
@@ -45,7 +57,7 @@ def filled(text: str) -> str:
         name = match[1]
         if name not in known:
             raise ValueError(f"no table is called {name!r}; there are {', '.join(known)}")
-        return f"<!-- report: {name} -->\n\n{known[name]()}\n\n<!-- /report -->"
+        return f"<!-- report: {name} -->\n\n{wrapped(known[name]())}\n\n<!-- /report -->"
 
     return re.sub(r"<!-- report: ([\w-]+) -->.*?<!-- /report -->", table, text, flags=re.DOTALL)
 
