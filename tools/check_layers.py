@@ -35,6 +35,10 @@ COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 CAPABILITY = re.compile(r"\b(cudaDevAttrComputeCapability\w*|cudaGetDeviceProperties\w*|cudaDeviceProp)\b")
 TRAITS = Path("src/cuda/launch/traits.cu")
 
+# nvcc 13.0 takes the members of such a list by their order, not by their names, where the left side depends on a
+# template's parameter: `this->needs = {.kept = true}` sets the first member.
+UNTYPED_LIST = re.compile(r"[\w\])]\s*=\s*\{\s*\.\w+\s*=")
+
 MOST_SOURCES = 15  # of a room
 NAMED = re.compile(r"`([\w./*]+(?:\(\))?)`")  # files and functions that a room's page names
 
@@ -97,6 +101,8 @@ def check_file(root: Path, file: Path) -> Iterator[str]:
             yield f"{file}: includes {name} of layer `{target}`, which `{layer}` must not know"
     if file != TRAITS and (asked := CAPABILITY.search(text)):
         yield f"{file}: asks for {asked.group()}, but cuda::traits_of() alone looks at a device's capability"
+    if file.suffix in {".cu", ".cuh"} and (untyped := UNTYPED_LIST.search(text)):
+        yield f"{file}: write the type before the members of `{untyped.group()}`: nvcc takes them by their order"
     yield from check_namespaces(file, layer, text)
     if layer == "include" and (syntax := CUDA_SYNTAX.search(text)):
         yield f"{file}: a public header uses CUDA syntax: {syntax.group()}"

@@ -56,6 +56,7 @@ def test_a_tree_in_order_is_accepted(tmp_path: Path) -> None:
         ("src/cuda/threads/bad.cuh", '#include "cpu/simd.h"'),
         ("src/cuda/launch/bad.cu", "int n = attribute(cudaDevAttrComputeCapabilityMajor, 0);"),
         ("src/soft_dtw/bad.cu", "cudaDeviceProp found;"),
+        ("src/cuda/launch/bad.cuh", "template <class T> void set(T& t) { t.needs = {.kept = true}; }"),
         ("src/soft_dtw/bad.cpp", '#include "cuda/threads/warp.cuh"'),
         ("src/soft_dtw/bad.cpp", '#include "transducer/problem.h"'),
         ("src/soft_dtw/bad.cpp", '#include "../transducer/problem.h"'),

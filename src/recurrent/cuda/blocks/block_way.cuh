@@ -17,7 +17,7 @@ class BlockWay final : public Way<T> {
     if (sizeof(T) == 2 && !question.device().has_matrix_units) {
       this->refusal = "16-bit types need the matrix units of compute capability 8.0";
     }
-    this->needs = {.states_as_given = true, .kept = true};
+    this->needs.states_as_given = this->needs.kept = true;
     // Layers overlap while the blocks of two find place. Steps of single blocks are short.
     if (2 * p.batch <= kBlocksOfMultiprocessor * question.device().multiprocessors) {
       this->on_streams = {question.tuning.block_chunk_start + p.batch / 4.0,
