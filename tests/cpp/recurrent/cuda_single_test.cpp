@@ -20,7 +20,7 @@ namespace {
 
 using reference::Lstm;
 
-class SingleStep : public RecurrentCuda {
+class SingleStepCuda : public RecurrentCuda {
  protected:
 #if WARPALIGN_SIMT
   void TearDown() override { simt::device = {}; }
@@ -51,7 +51,7 @@ class SingleStep : public RecurrentCuda {
   }
 };
 
-TEST_F(SingleStep, Sizes) {
+TEST_F(SingleStepCuda, Sizes) {
   for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
     for (const int batch : {1, 3, 9, 17}) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << batch);
@@ -64,7 +64,7 @@ TEST_F(SingleStep, Sizes) {
 
 // The state after a step takes the place of that before, where every block reads all of h. Layers at once, a
 // layer that is no step at once beside them, sweeps in blocks and launches of steps.
-TEST_F(SingleStep, InPlace) {
+TEST_F(SingleStepCuda, InPlace) {
   for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
     for (const auto& [steps, batch, hidden] :
          {std::array{1, 1, 24}, {1, 9, 136}, {1, 9, 18}, {5, 3, 24}, {4, 3, 136}}) {
@@ -86,7 +86,7 @@ TEST_F(SingleStep, InPlace) {
 
 // So much depth that a warp's weights of R and of W are many chunks each, of which the last one is not full;
 // and more rows than a block by lanes has.
-TEST_F(SingleStep, Depth) {
+TEST_F(SingleStepCuda, Depth) {
   for (const auto& [input, hidden] : {std::pair{520, 264}, {72, 520}, {648, 40}}) {
     for (const int batch : {8, 16, 35}) {
       for (const DType dtype : {DType::kFloat16, DType::kFloat32}) {
@@ -110,8 +110,8 @@ std::vector<double> as_tf32(std::vector<double> values) {
   return values;
 }
 
-// With medium precision both factors of a product are rounded to TF32, and nothing else is.
-TEST_F(SingleStep, Tf32) {
+// With medium precision the error is that of factors that are rounded to TF32, and nothing else is rounded.
+TEST_F(SingleStepCuda, Tf32) {
   for (const auto& [input, hidden] : {std::pair{520, 264}, {72, 44}, {16, 1456}}) {
     for (const int batch : {1, 2, 9, 17, 40, 64}) {
       if (hidden > 264 && batch != 40) continue;
@@ -125,21 +125,24 @@ TEST_F(SingleStep, Tf32) {
         LstmCase given(plain(1, batch, input, hidden), DType::kFloat32, 31);
         const LstmRun run = CudaRunner(given, Execution::cuda(0, nullptr, precision)).run(false);
         ASSERT_TRUE(run.status.ok()) << to_string(run.status);
+        const reference::Outputs expected = reference::forward(given.problem, given.inputs);
+        double of_y = 0, of_c = 0;
         // One row goes by lanes, in float32.
         if (precision == Precision::kMedium && batch > 1) {
           reference::Weights& w = given.inputs.weights[0];
           for (auto* values : {&given.inputs.x, &given.inputs.h0, &w.ih, &w.hh}) *values = as_tf32(*values);
+          const reference::Outputs rounded = reference::forward(given.problem, given.inputs);
+          of_y = relative_error(rounded.y, expected.y), of_c = relative_error(rounded.c_n, expected.c_n);
         }
-        const reference::Outputs expected = reference::forward(given.problem, given.inputs);
-        EXPECT_LE(relative_error(run.out.y, expected.y), 2e-6);
-        EXPECT_LE(relative_error(run.out.c_n, expected.c_n), 2e-6);
+        EXPECT_LE(relative_error(run.out.y, expected.y), 2 * of_y + 2e-6);
+        EXPECT_LE(relative_error(run.out.c_n, expected.c_n), 2 * of_c + 2e-6);
       }
     }
   }
 }
 
 // What is not finite stays so where factors are rounded: the matrix units do not see a NaN's last bits.
-TEST_F(SingleStep, Tf32OfWhatIsNotFinite) {
+TEST_F(SingleStepCuda, Tf32OfWhatIsNotFinite) {
   LstmCase given(plain(1, 3, 16, 24), DType::kFloat32, 33);
   given.inputs.x[16] = kNan;
   given.inputs.x[32] = std::numeric_limits<double>::infinity();
@@ -153,7 +156,7 @@ TEST_F(SingleStep, Tf32OfWhatIsNotFinite) {
 }
 
 // The rows of a larger batch have the bits that they have in a small one.
-TEST_F(SingleStep, RowsOfOtherBatches) {
+TEST_F(SingleStepCuda, RowsOfOtherBatches) {
   for (const auto& [dtype, precision] : {std::pair{DType::kFloat16, Precision::kHighest},
                                          {DType::kFloat32, Precision::kHighest},
                                          {DType::kFloat32, Precision::kMedium}}) {
@@ -184,7 +187,7 @@ TEST_F(SingleStep, RowsOfOtherBatches) {
 
 #if WARPALIGN_SIMT
 // Every kernel on the matrix units. The last block has fewer units, and the last group fewer rows.
-TEST_F(SingleStep, Blocks) {
+TEST_F(SingleStepCuda, Blocks) {
   const auto check_is = [](const std::string& name, int multiprocessors, int batch, DType dtype,
                            int hidden = 0, Precision precision = Precision::kHighest) {
     SCOPED_TRACE(name);
@@ -217,7 +220,7 @@ TEST_F(SingleStep, Blocks) {
 }
 
 // A block may have too little shared memory, and a batch too many rows.
-TEST_F(SingleStep, OtherWays) {
+TEST_F(SingleStepCuda, OtherWays) {
   const auto before = launches_of("single step");
   simt::device.shared_bytes = 64 * 1024;
   check(plain(1, 9, 16, 40), DType::kFloat16, true);
