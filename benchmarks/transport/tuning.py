@@ -44,7 +44,7 @@ def _sampled_steps(points: int, device: torch.device) -> Run:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # five steps do not converge
             return gromov_wasserstein_sampled(
-                x, y, epsilon=1e-2, max_iter=5, min_iter=5, polish_iters=0, generator=0, progress=False
+                x, y, epsilon=1e-2, max_iter=5, min_iter=5, polish_iters=1, generator=0, progress=False
             )
 
     return run
