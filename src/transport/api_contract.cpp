@@ -1,4 +1,4 @@
-// The checks of a problem, by the contract of both public headers.
+// The checks of a problem against the contract of both public headers.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

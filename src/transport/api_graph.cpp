@@ -1,5 +1,5 @@
 // The functions of warpalign/neighbor_graph.h: they check the contract, then hand over to a device's
-// path. Values are looked at on the host alone.
+// path. Values are checked only in host memory.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ constexpr std::int32_t kMostFeatures = 1 << 20;
 
 bool is_float(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
 
-// What workspaces are computed from.
+// Checks the arguments that determine sizes of workspaces.
 bool has_sizes(const KnnProblem& p) {
   return p.n >= 1 && p.n <= kMostNodes && p.dim >= 1 && p.dim <= kMostFeatures && p.k >= 0 && p.k < p.n;
 }

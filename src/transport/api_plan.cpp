@@ -18,7 +18,7 @@ using namespace detail::transport;  // NOLINT: the checks of this one
 
 constexpr std::int32_t kMostColumns = 1 << 29;
 
-// On whose device the caller's execution is.
+// The device of the caller's execution.
 bool on_host(const Execution& execution) { return execution.device == Device::kHost; }
 
 // Whether there is work for the CPU path.
@@ -56,7 +56,7 @@ Status check_input(const SinkhornProblem& p, const char* name, const StridedTens
   return check_aligned(name, tensor.data, size_of(p.dtype));
 }
 
-// The workspace, and that no output lies in another one or in it.
+// Checks the workspace, and that outputs overlap neither each other nor the workspace.
 Status check_memory(std::span<WrittenMemory> places, Workspace workspace, std::size_t needed,
                     const Execution& execution) {
   if (Status s = check_workspace(workspace, needed, execution.device); !s.ok()) return s;

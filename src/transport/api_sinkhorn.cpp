@@ -44,7 +44,7 @@ Status check_tangents(const SinkhornProblem& p, const SinkhornTangents& along) {
   return {};
 }
 
-// What a cost matrix has no gradients of.
+// Gradients that a problem with a cost matrix does not have.
 Status check_kinds(const SinkhornProblem& p, const SinkhornOutputs& out) {
   if (p.cost.data && out.grad_x)
     return Status::invalid("grad_x", "null with a cost matrix, which has no x", 1);

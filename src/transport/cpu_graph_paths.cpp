@@ -1,15 +1,15 @@
 // The CPU paths of shortest_paths(), farthest_landmarks() and connected_components().
 //
-// A search corrects labels by buckets of equal width: the nodes of the nearest bucket hand their distances
-// on, in any order, until it is empty. A node is in at most one bucket, a doubly linked list, so that memory
-// is bounded. The width is half the mean length of an edge. Buckets are a ring: no tentative distance is
-// farther than the longest edge from the bucket at work.
+// A search is label-correcting with buckets of equal width (delta-stepping): the nodes of the nearest bucket
+// are relaxed, in any order, until it is empty. A node is in at most one bucket, which is a doubly linked
+// list, so that memory is bounded. The width is half the mean length of an edge. Buckets form a ring: no
+// tentative distance exceeds that of the current bucket by more than the longest edge.
 //
-// Sources that are near each other are searched eight at a time: their distances lie side by side, and an
-// edge is read once for all of them. A node waits in the bucket of its nearest new distance. Distances of
-// later sources that it hands on too early are corrected later. A bucket behind the ring's end shares a place
-// with a nearer one, and its nodes are taken early, too. The results are the same bits: the least of all
-// paths' sums, rounded from edge to edge.
+// Sources that are near each other are searched eight at a time: their distances are contiguous, and an edge
+// is read once for all of them. A node waits in the bucket of its nearest new distance. Distances of the
+// other sources that are relaxed too early are corrected later, as are those of nodes whose bucket is past
+// the ring's end and shares a place with a nearer one. Results are bitwise identical to single searches: the
+// least of all paths' sums, rounded from edge to edge.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -32,7 +32,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr int kMostBuckets = 4096;
 constexpr int kTogether = 8, kNeighborhood = 64;  // sources of a joint search; nodes among which they are
 
-// How wide buckets are, and how many the ring has.
+// The width of buckets, and their number in the ring.
 struct Buckets {
   double per_length = 1;   // 1 / width
   std::int32_t count = 4;  // a power of two
@@ -57,20 +57,20 @@ struct Buckets {
   }
 };
 
-// Where a node waits.
+// The bucket of a node, and its neighbours there.
 struct Place {
-  std::int64_t bucket;  // -1: in none
-  std::int32_t next;    // in the bucket; -1: the last
-  std::int32_t before;  // -1: the first
+  std::int64_t bucket;  // -1: in no bucket
+  std::int32_t next;    // next node of the bucket; -1: none
+  std::int32_t before;  // previous node; -1: none
 };
 
-// What a search of one source knows of a node, together because edges lead to nodes anywhere in memory.
+// A node in a search from one source. Its data are contiguous because accesses to nodes are random.
 struct Node {
   double distance;
   Place place;
 };
 
-// The same of eight sources.
+// The same for eight sources.
 struct alignas(64) JointNode {
   double distance[kTogether];
   Place place;
@@ -85,7 +85,7 @@ class Queue {
     std::fill_n(heads, count, -1);
   }
 
-  // Takes a node of the nearest bucket; -1: no node waits.
+  // Removes a node of the nearest bucket, and returns it; -1 if all buckets are empty.
   std::int32_t take() {
     if (waiting_ == 0) return -1;
     while (heads_[at_ & mask_] < 0) ++at_;
@@ -93,7 +93,7 @@ class Queue {
     remove(node);
     return node;
   }
-  // Moves a node to a bucket, no nearer than the one at work.
+  // Moves a node to a bucket, which is not nearer than the current one.
   void put(std::int32_t node, std::int64_t bucket) {
     Place& of = nodes_[node].place;
     if (of.bucket == bucket) return;
@@ -122,7 +122,7 @@ class Queue {
   AnyNode* nodes_;
   std::int32_t* heads_;  // -1: empty
   std::int32_t mask_;
-  std::int64_t at_ = 0;  // the bucket at work
+  std::int64_t at_ = 0;  // the current bucket
   std::int64_t waiting_ = 0;
 };
 
@@ -200,7 +200,7 @@ struct JointSearch {
   }
 
  private:
-  // Paths over an edge; the least new distance, infinity where none is new.
+  // Relaxes an edge for all sources. Returns the least new distance; infinity if there is none.
   static double shorten(const JointNode& from, double length, JointNode& to) {
     double over[kTogether];
     bool any = false;
@@ -231,13 +231,13 @@ std::size_t joint_search_bytes(int nodes) {
   return arena.used();
 }
 
-// Which sources are searched together.
+// The groups of sources that are searched together.
 struct Groups {
-  std::int32_t* order;   // (sources): places in the list of sources, group by group
-  std::int32_t* begins;  // (sources + 1): of groups in `order`
-  std::int32_t* first;   // (N): the place of a source at a node that has no group yet; -1: none
-  std::int32_t* next;    // (sources): of another one at the same node
-  std::int32_t* seen;    // (N): the last group that looked at a node
+  std::int32_t* order;   // (sources): indices of sources, group by group
+  std::int32_t* begins;  // (sources + 1): the begin of each group in `order`
+  std::int32_t* first;   // (N): the index of a source at the node that has no group yet; -1: none
+  std::int32_t* next;    // (sources): the index of another one at the same node
+  std::int32_t* seen;    // (N): the last group that visited the node
   std::int32_t count = 0;
 
   Groups(Arena& arena, int nodes, std::int32_t sources)
@@ -247,7 +247,7 @@ struct Groups {
         next(arena.take<std::int32_t>(sources)),
         seen(arena.take<std::int32_t>(nodes)) {}
 
-  // Each source without a group takes up to seven others, which it finds among the nodes around it.
+  // Each source without a group gets up to seven others from its neighbourhood.
   void make(const GraphView& graph, const std::int32_t* sources, std::int32_t sources_count, int most) {
     std::fill_n(first, graph.nodes, -1);
     std::fill_n(seen, graph.nodes, -1);
@@ -266,7 +266,7 @@ struct Groups {
   }
 
  private:
-  // Takes sources from a node on, breadth first; where the group ends in `order`.
+  // Collects sources from a node on, breadth first. Returns the end of the group in `order`.
   std::int32_t gather(const GraphView& graph, std::int32_t node, std::int32_t done, int most) const {
     std::array<std::int32_t, kNeighborhood> queue{node};
     seen[node] = count;
@@ -293,7 +293,7 @@ std::size_t groups_bytes(int nodes, std::int32_t sources) {
   return arena.used();
 }
 
-// Workers that a call can use.
+// The number of workers that a call can use.
 int workers_of(std::int32_t sources, const Execution& execution) {
   return std::clamp(threads_of(execution), 1, std::max(sources, 1));
 }
@@ -390,7 +390,7 @@ Status farthest_landmarks_cpu(const GraphView& graph, std::int32_t count, std::i
       search.write_distances(graph.nodes,
                              static_cast<Real*>(distances) + static_cast<std::int64_t>(k) * graph.nodes);
       for (int i = 0; i < graph.nodes; ++i) nearest[i] = std::min(nearest[i], search.nodes[i].distance);
-      nearest[landmark] = -1;  // nodes at distance 0 of one are chosen last, but each node once
+      nearest[landmark] = -1;  // so that nodes at distance 0 are chosen last, and each node only once
       landmark = static_cast<std::int32_t>(std::max_element(nearest, nearest + graph.nodes) - nearest);
     }
   });

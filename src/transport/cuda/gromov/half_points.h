@@ -1,5 +1,5 @@
-// The path of sinkhorn() between points that are rounded to binary16 (half_points.cuh): which calls take it,
-// and how it shares out its work. Plain numbers, and its entry points.
+// The path of sinkhorn() between points that are rounded to binary16 (half_points.cuh): its entry points, the
+// calls that take it, and the division of its work.
 #pragma once
 
 #include <cstddef>
@@ -10,22 +10,22 @@
 
 namespace warpalign::detail::transport {
 
-inline constexpr int kHalfThreads = 256;      // threads per block where a thread has a point
-inline constexpr int kHalfBoundBlocks = 64;   // blocks that look for the range of coordinates
+inline constexpr int kHalfThreads = 256;      // threads per block of kernels in which a thread owns a point
+inline constexpr int kHalfBoundBlocks = 64;   // blocks that find the range of coordinates
 inline constexpr int kHalfLargest = 14;       // coordinates on the grid are below 2^14
-inline constexpr int kHalfPassThreads = 128;  // threads per block of a pass; a warp has 32 points
+inline constexpr int kHalfPassThreads = 128;  // threads per block of a pass; a warp owns 32 points
 inline constexpr int kHalfPassPoints = kHalfPassThreads;
 inline constexpr int kHalfPassBlocks = 3;       // blocks per multiprocessor that registers allow
 inline constexpr int kHalfTile = 64;            // points of the other side at a time
 inline constexpr int kHalfStages = 3;           // tiles in shared memory
-inline constexpr int kHalfMostWidth = 128;      // coordinates
+inline constexpr int kHalfMostWidth = 128;      // the most coordinates
 inline constexpr float kHalfNothing = -1e30F;   // the shift before the first logit
-inline constexpr float kHalfSlack = 30;         // bits that a logit may be above the shift
-inline constexpr float kHalfMostSum = 0x1p60F;  // a few pairs' sum, before the shift moves
+inline constexpr float kHalfSlack = 30;         // bits by which a logit may exceed the shift
+inline constexpr float kHalfMostSum = 0x1p60F;  // sum of a few pairs above which the shift is raised
 inline constexpr float kHalfLeastSlope = 0x1p-96F;
 
-// A pass by warpgroups (sm_90a), where a side is long: three of them multiply, 64 points each; one warp
-// copies.
+// A pass by warpgroups (sm_90a), if a side is long: a block has three warpgroups that multiply, 64 points
+// each, and one warp that copies.
 inline constexpr int kHalfGroups = 3;
 inline constexpr int kHalfGroupThreads = kHalfGroups * 128 + 32;
 inline constexpr int kHalfGroupPoints = kHalfGroups * 64;
@@ -34,7 +34,7 @@ inline constexpr int kHalfGroupStages = 6;
 // Instantiations by width / 16.
 inline constexpr int kHalfSteps[] = {1, 5, 8};
 
-// Bytes of a tile of a side: points, biases, and squares where costs are wanted.
+// Bytes of the points of a tile; and of a block's shared memory, with biases and, for <C, P>, squares.
 constexpr int half_tile_bytes(int steps) { return kHalfTile * 16 * steps * 2; }
 constexpr std::size_t half_shared_bytes(int steps) {
   return std::size_t{kHalfStages} * (half_tile_bytes(steps) + 2 * kHalfTile * 4);
@@ -42,13 +42,13 @@ constexpr std::size_t half_shared_bytes(int steps) {
 constexpr std::size_t half_group_shared_bytes(int steps) {
   return std::size_t{kHalfGroupStages} * (half_tile_bytes(steps) + kHalfTile * 4);
 }
-// Points of a side in memory: whole tiles.
+// The number of points of a side in memory, rounded up to whole tiles.
 constexpr int half_padded(int length) { return (length + kHalfTile - 1) / kHalfTile * kHalfTile; }
 
-// Into how many parts a pass cuts the other side, by the lengths alone, so that sums have the same order
-// everywhere. Blocks of mma: some eight for each multiprocessor of a large GPU, but at least four tiles for
-// each of them. Blocks of warpgroups, one a multiprocessor: what ends first on 132 multiprocessors, where a
-// block's beginning and end take as long as three tiles.
+// The number of parts of the other side in a pass. It depends on the lengths alone, so that sums have the
+// same order on every device. With mma: about eight blocks for each multiprocessor of a large GPU, but at
+// least four tiles per block. With warpgroups, one block per multiprocessor: the fastest on 132
+// multiprocessors if a block's beginning and end take as long as three tiles.
 constexpr int half_splits(int length, int other, bool by_groups) {
   const int points = by_groups ? kHalfGroupPoints : kHalfPassPoints;
   const int blocks = (length + points - 1) / points, tiles = (other + kHalfTile - 1) / kHalfTile;
@@ -70,12 +70,12 @@ constexpr int half_splits(int length, int other, bool by_groups) {
   return best;
 }
 
-// One problem of points (squared Euclidean costs, at most 128 coordinates, Precision::kMedium), a fixed
-// number of alternating iterations at one epsilon, and no output but potentials, value, shift, linear and
-// iterations.
+// Whether a call takes this path: one problem of points (squared Euclidean costs, at most 128 coordinates,
+// Precision::kMedium), a fixed number of alternating iterations at one epsilon, and no outputs but
+// potentials, value, shift, linear and iterations.
 bool takes_half_points(const SinkhornProblem&, const SinkhornOutputs&, const Execution&);
 
-// by_groups: warpgroups make all passes but the last; only where the device has them.
+// by_groups: warpgroups compute all passes but the last. The device must have them.
 std::size_t half_points_workspace_bytes(const SinkhornProblem&, bool by_groups);
 Status half_points_sinkhorn(const SinkhornProblem&, const SinkhornOutputs&, Workspace, const Execution&,
                             bool by_groups);

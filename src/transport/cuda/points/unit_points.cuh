@@ -1,5 +1,5 @@
-// Costs made from points on the matrix units: squared distances, float32, with one or two binary16 numbers
-// for a coordinate. Points are rounded and packed once for a problem; every use sees the same rounded points.
+// Costs from points on matrix units: squared distances in float32, with one or two binary16 numbers per
+// coordinate. Points are rounded and packed once per problem, and all passes use the same rounded points.
 // Problems with coordinates that are not finite take the path of points.cuh.
 #pragma once
 
@@ -29,8 +29,8 @@ class UnitPoints : public PointSums<float> {
     return std::max(Base::shared_bytes(layout), kScratchBytes + sizeof(typename Largest::Shared));
   }
 
-  // Rounds and packs the points. Behind the team's next barrier. Returns the largest norm of those of this
-  // thread.
+  // Rounds and packs the points, which can be read after the team's next barrier. Returns the largest norm of
+  // this thread's points.
   __device__ __attribute__((noinline)) float prepare() {
     find_centre();
     waits_.barrier();
@@ -39,7 +39,7 @@ class UnitPoints : public PointSums<float> {
     top = waits_.joined(top);
     scale_ = 0;
     if (!(top.size <= FLT_MAX)) return 0;
-    constexpr int kBits = 13;  // of the largest coordinate: squares and sums stay far from float32's range
+    constexpr int kBits = 13;  // of the largest coordinate, so that squares and sums cannot overflow float32
     const int exponent = top.size > 0 ? max(ilogbf(top.size), -100) : 0;
     scale_ = exp2(static_cast<double>(kBits - exponent));
     Top norm;
@@ -61,14 +61,14 @@ class UnitPoints : public PointSums<float> {
     if (pass.columns) of_any_width<kColumns, Makes::kOwn>(pass, false, sums);
   }
 
-  // Behind a pass that has made the sums of both sides.
+  // Called after a pass that has computed the sums of both sides.
   __device__ __forceinline__ void write_gradients(const Pass& pass) const {
     if (scale_ == 0) return Base::write_gradients(pass);
     if (!rows_.p.grad_points && !columns_.p.grad_points) return;
     waits_.barrier();
     if (rows_.p.grad_points) gradient_of(pass, true);
     if (!columns_.p.grad_points) return;
-    if (rows_.p.grad_points) waits_.barrier();  // the parts take the same place
+    if (rows_.p.grad_points) waits_.barrier();  // the parts use the same memory
     gradient_of(pass, false);
   }
 
@@ -101,7 +101,7 @@ class UnitPoints : public PointSums<float> {
     return *feature(side.p.points, side.b, i, d) - centre()[d];
   }
 
-  // Calls body(n, lane) for n < count, by one warp of the team each.
+  // Calls body(n, lane) for n < count, each n by one warp of the team.
   template <class Body>
   __device__ __forceinline__ void by_warps(int count, const Body& body) const {
     const int warps = static_cast<int>(blockDim.x) / 32;
@@ -109,7 +109,7 @@ class UnitPoints : public PointSums<float> {
     for (int n = warp * team_.blocks + team_.rank; n < count; n += team_.blocks * warps) body(n, lane);
   }
 
-  // The mean of 32 points of each side: a point near all of them.
+  // The centre: the mean of 32 points of each side.
   __device__ __forceinline__ void find_centre() const {
     by_warps(p_.dim, [&](int d, int lane) {
       double sum = 0;
@@ -123,7 +123,7 @@ class UnitPoints : public PointSums<float> {
   }
 
   __device__ __forceinline__ void raise_to_coordinates(const Side<float>& side, Top& top) const {
-    // A division for each coordinate would take most of the time.
+    // The indices are incremented, because a division for each coordinate would take most of the time.
     const int step = team_.blocks * static_cast<int>(blockDim.x);
     const int first = team_.rank * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
     const int points = step / p_.dim, features = step % p_.dim;
@@ -136,8 +136,7 @@ class UnitPoints : public PointSums<float> {
     }
   }
 
-  // A warp has 16 points, a lane 8 features of one of them in every 16. Points and features that are not
-  // there are 0.
+  // A warp owns 16 points, a lane 8 of every 16 features of one point. Missing points and features are 0.
   __device__ __forceinline__ void pack(const Side<float>& side, Top& top) const {
     const int blocks = blocks_of_features();
     const auto scale = static_cast<float>(scale_);
@@ -166,7 +165,8 @@ class UnitPoints : public PointSums<float> {
       top.size = larger(top.size, static_cast<float>(norm) * 1.000001f);
     });
   }
-  // Of two coordinates. The products on the units leave out that of two small parts.
+  // The squared norm of two coordinates, without the product of the two small parts, which the units leave
+  // out too.
   static __device__ __forceinline__ double norm_of(int v, const UnitRow (&parts)[kTerms]) {
     float large[2], small[2] = {};
     cuda::widen_pair<cuda::Float16>(parts[0].v[v], large[0], large[1]);
@@ -217,7 +217,7 @@ class UnitPoints : public PointSums<float> {
   [[nodiscard]] static __device__ __forceinline__ typename Units::Shared& shared_of() {
     return *reinterpret_cast<typename Units::Shared*>(cuda::dynamic_shared() + kScratchBytes);
   }
-  // Thread 0 says what the block does next, when all have done what was before.
+  // Thread 0 sets the block's work, after all threads have ended the previous one.
   template <class Units, class Change>
   static __device__ __forceinline__ void describe(const Change& change) {
     __syncthreads();
@@ -263,9 +263,9 @@ class UnitPoints : public PointSums<float> {
     if (kMakes == Makes::kBoth) other.parts = cuda::div_up(own.count, Units::kOwn);
   }
 
-  // Gradients by one side's points. A task is a tile of points and 64 features. Its steps are shared out as
-  // those of sums are. The block with a task's first step writes to the gradient. Those behind it leave their
-  // parts in the workspace, which are added behind a wait of the team.
+  // Writes gradients with respect to one side's points. A task is a tile of points and 64 features. Its steps
+  // are divided as those of sums. The block with a task's first step writes to the gradient. The following
+  // blocks write their parts to the workspace, which are added after a barrier of the team.
   template <class Units>
   __device__ __attribute__((noinline)) void gradient_over(const Pass& pass, bool of_rows) const {
     static_assert(Units::kOwn == kUnitGradientPoints);
@@ -303,9 +303,9 @@ class UnitPoints : public PointSums<float> {
     for_padding(own, team_, [&](int i) {
       for (int d = 0; d < p_.dim; ++d) to[static_cast<std::int64_t>(i) * p_.dim + d] = 0;
     });
-    if (blocks == share.tiles()) return;  // a task of each
+    if (blocks == share.tiles()) return;  // each block has one task
     waits_.barrier();
-    // A block adds up so many of a task's numbers at a time.
+    // The number of a task's elements that a block adds at a time.
     const int chunk = static_cast<int>(blockDim.x), chunks = kGradientPart / chunk;
     for (int n = team_.rank; n < share.tiles() * chunks; n += team_.blocks) {
       const int task = n / chunks, parts = share.parts(task), rank = share.first_rank(task);
@@ -326,11 +326,11 @@ class UnitPoints : public PointSums<float> {
   }
 
   Team& waits_;
-  double scale_ = 0;     // 0: the units are not used
+  double scale_ = 0;     // 0: matrix units are not used
   double norm_top_ = 0;  // the largest norm of a rounded point
 };
 
-// The entry of the kernel with so many numbers for a coordinate.
+// The entry of the kernel with kTerms numbers per coordinate.
 template <int kTerms>
 constexpr SinkhornKernel<float> unit_entry() {
   SinkhornKernel<float> kernel = entry<SolveKernel<UnitPoints<kTerms>>>();

@@ -1,4 +1,4 @@
-// What a team joins about both sides: at the beginning of a solve, and after an update.
+// The numbers of both sides that a team reduces: at the beginning of a solve, and after an update.
 #pragma once
 
 #include <limits>
@@ -13,7 +13,7 @@ struct StartSums {
   float top[2] = {0, 0};
   double total[2] = {0, 0};    // sums of the reference's weights
   double weights[2] = {0, 0};  // sums
-  float extent = 0;            // the argument of take_extent()
+  float extent = 0;            // the result of Costs::prepare(), for take_extent()
   float unused = 0;
 
   __device__ __forceinline__ void join(const StartSums& other) {

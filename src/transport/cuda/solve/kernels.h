@@ -17,11 +17,11 @@ struct SinkhornKernel {
   int own_points = kPointsTile;  // points that a block owns at a time, for costs from points
 };
 
-// Which threads have a row of given costs: as its length suggests, or as the caller has named.
+// The threads that own a row of given costs. kAny: those that its length suggests.
 enum class RowThreads { kAny, kWarp, kBlock, kCluster };
 
 // The kernel for given costs. columns: those of the kernel's rows. streams: whether the device has bulk
-// copies and clusters. Null where `threads` have no kernel for such rows.
+// copies and clusters. Null if `threads` have no kernel for such rows.
 template <class Real>
 const SinkhornKernel<Real>* dense_kernel_for(int columns, bool streams, RowThreads threads);
 

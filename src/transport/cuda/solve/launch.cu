@@ -1,4 +1,4 @@
-// Host side of transport's CUDA path: where everything is in the workspace, and the launches.
+// Host side of transport's CUDA path: the layout of the workspace, and the launches.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -23,11 +23,12 @@ Table<Real> table(const StridedTensor& of, int columns) {
   return {static_cast<const Real*>(of.data), {of.stride[0], of.stride[1], of.stride[2]}, columns};
 }
 
-// What a call works on. The kernel's columns are the axis along which costs follow each other in memory.
+// The plan of a call: its kernel, the kernel's layout, and the workspace. The kernel's columns are the axis
+// along which costs are contiguous in memory.
 template <class Real>
 class Plan {
  public:
-  // has_gradients: by points.
+  // Only gradients with respect to points change the plan.
   Plan(const SinkhornProblem& p, const SinkhornOutputs& out, const Execution& execution, Job job)
       : p_(p), job_(job), has_gradients_(job == Job::kSolve && (out.grad_x || out.grad_y)) {
     swapped_ = job == Job::kSolve && has_swapped_costs(p);
@@ -52,7 +53,7 @@ class Plan {
 
   [[nodiscard]] Status status() const { return status_; }
 
-  // call: the public function.
+  // Writes the plan to the thread's PlanLog, if there is one. call: the name of the public function.
   void describe(const char* call, const Execution& execution) const {
     PlanLog* const log = PlanLog::current();
     if (!log) return;
@@ -66,7 +67,7 @@ class Plan {
                            (cuda::plans_for_class() ? "; blocks that fit are estimated" : ""));
   }
 
-  // Memory of the workspace, and the parameters that point to it.
+  // Takes the workspace from the arena, and returns the parameters that point to it. All others are unset.
   [[nodiscard]] SolveParams<Real> lay_out(Arena& arena) const {
     SolveParams<Real> params{};
     const std::size_t teams = layout_.teams;
@@ -82,7 +83,7 @@ class Plan {
       params.rows.splits = parts(p_.n, p_.m);
       params.columns.splits = parts(p_.m, p_.n);
     }
-    // One pass makes the sums of both sides: the columns' have a part for every tile of rows.
+    // One pass computes the sums of both sides: those of the columns have a part for every tile of rows.
     if (kernel_->terms > 0 && p_.updates == SinkhornUpdates::kSymmetric) {
       params.columns.splits = std::max(params.columns.splits, cuda::div_up(p_.n, kernel_->own_points));
     }
@@ -112,7 +113,7 @@ class Plan {
     return params;
   }
 
-  // What the kernel takes, but for what plans give.
+  // The parameters of a solve. Those of plan functions and tangents are unset.
   [[nodiscard]] SolveParams<Real> bound(const SinkhornOutputs& out, Workspace workspace) const {
     Arena arena(workspace.data);
     SolveParams<Real> params = lay_out(arena);
@@ -177,7 +178,7 @@ class Plan {
     if (Status s = cuda::set_memory(params.arrivals, 0, teams * sizeof(int), stream); !s.ok()) return s;
     Real* const tables[] = {params.plan, params.gradient.grad_cost};
     for (Real* const table : tables) {
-      if (!table || !(p_.a.lengths || p_.b.lengths)) continue;  // behind true lengths
+      if (!table || !(p_.a.lengths || p_.b.lengths)) continue;  // padding is 0
       const std::size_t bytes = sizeof(Real) * p_.batch * p_.n * p_.m;
       if (Status s = cuda::set_memory(table, 0, bytes, stream); !s.ok()) return s;
     }
@@ -188,7 +189,7 @@ class Plan {
   [[nodiscard]] int blocks_of_gradient(int length, int other_length) const {
     return gradient_blocks(length, other_length, p_.dim, layout_.team_blocks, layout_.sharing_steps);
   }
-  // Into how many parts the sums of a side's points are split.
+  // The number of parts of the sums of a side's points.
   [[nodiscard]] int parts(int length, int other_length) const {
     if (job_ != Job::kSolve) return point_splits(length, other_length, layout_.team_blocks);
     const int tile = kernel_->terms == 0 && p_.dim <= kMostDimOfRows ? kOwnPointsOfRows : kernel_->own_points;
@@ -217,7 +218,8 @@ std::size_t workspace_bytes(const SinkhornProblem& p, const SinkhornOutputs& out
   });
 }
 
-// give(params) names what the kernel writes of the plan at the problem's potentials.
+// Runs the kernel that reads the plan at the problem's potentials. give(params) sets the parameters of the
+// requested result.
 template <class Give>
 Status read_off_plan(const SinkhornProblem& p, Workspace workspace, const Execution& execution,
                      const Give& give) {

@@ -1,8 +1,8 @@
-// How the CUDA path of sinkhorn() shares out its work: plain numbers, computed on the host.
+// The division of the work of sinkhorn()'s CUDA path: sizes, computed on the host.
 //
-// A team of blocks solves one problem at a time. Within a pass over the costs a block takes whole rows, or,
-// where rows are long, segments of them. A row belongs to a warp or to the whole block: thread t of `width`
-// has the columns t, t + width, t + 2 width, ... of the segment.
+// A team of blocks solves one problem at a time. Within a pass over the costs a block takes whole rows, or
+// segments of them if rows are long. A warp or the whole block owns a row: thread t of `width` owns the
+// columns t, t + width, t + 2 width, ... of the segment.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,15 @@ namespace warpalign::detail::transport {
 
 inline constexpr int kMostWarps = 16;  // of a block
 inline constexpr int kRecordBytes = 64;
-// In front of a block's shared memory: what reductions over the block need.
+// The beginning of a block's shared memory, for reductions over the block.
 inline constexpr int kScratchBytes = kMostWarps * kRecordBytes + 2 * kMostWarps * 8;
-// Behind it in an update: the parts of 32 totals. In a pass: the columns' numbers.
+// It is followed, in an update, by the parts of 32 totals, and in a pass by the columns' numbers.
 inline constexpr int kTotalsBytes = kMostWarps * 32 * 8;
 
-// How a kernel has rows: kWidth threads, each with so many columns.
+// A kernel's rows: `width` threads, each with this many columns.
 struct RowShape {
   int columns_of_thread;
-  int width;  // threads: a warp, or all of the block
+  int width;  // threads of a row: a warp, or the whole block
 
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr int columns() const { return columns_of_thread * width; }
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr bool warp_rows() const { return width == 32; }
@@ -33,10 +33,10 @@ struct RowShape {
 struct SolveLayout {
   int threads;      // of a block
   int segments;     // of a row
-  int row_groups;   // the rows' parts: a task is a part of the rows of one segment
+  int row_groups;   // parts of the rows: a task is one of them, in one segment
   int team_blocks;  // of a team
   int teams;
-  int cluster;        // blocks that a row is shared by, each with a segment of it; 1: none
+  int cluster;        // blocks of a cluster that share a row, each with a segment; 1: no cluster
   bool streams;       // whether the device has bulk copies
   int sharing_steps;  // see gradient_blocks()
 
@@ -47,11 +47,12 @@ struct SolveLayout {
   }
 };
 
-// A float32 potential is a pair; a float64 one is a single number. The weight of the reference comes besides.
+// Bytes of a column's numbers: its potential (a pair in float32, a single number in float64) and its weight
+// in the reference.
 template <class Real>
 inline constexpr int kNumbersOfColumn = sizeof(Real) == 4 ? 3 : 2;
 
-// Dynamic shared memory of a block.
+// Bytes of dynamic shared memory of a block.
 template <class Real, class Stored>
 constexpr std::size_t dense_shared_bytes(const RowShape& shape, int threads) {
   const std::size_t row = shape.columns() * sizeof(Real);
@@ -62,31 +63,31 @@ constexpr std::size_t dense_shared_bytes(const RowShape& shape, int threads) {
          std::max<std::size_t>(kTotalsBytes, kNumbersOfColumn<Real> * row + exchange + costs_ahead);
 }
 
-// Points: a block has 64 of one side at a time.
+// Costs from points: a block owns 64 points of one side at a time.
 inline constexpr int kPointsThreads = 256;
 inline constexpr int kPointsTile = 64;
 
 inline constexpr int kPointsStage = 64;  // other points in shared memory at a time
 
-// Points of few coordinates: a block has so many of one side at a time.
+// Points with few coordinates: the most coordinates, and the points of one side that a block owns at a time.
 inline constexpr int kMostDimOfRows = 8;
 inline constexpr int kOwnPointsOfRows = 2 * kPointsThreads;
 
-// Points on the matrix units are packed in blocks of 16 points and 16 features: 32 rows of 8 features.
+// For matrix units, points are packed in blocks of 16 points and 16 features: 32 rows of 8 features.
 WARPALIGN_ANYWHERE constexpr int unit_blocks(int dim) { return cuda::div_up(dim, 64) * 4; }
 WARPALIGN_ANYWHERE constexpr std::int64_t unit_rows(int length, int dim) {
   return std::int64_t{cuda::div_up(length, kPointsStage)} * (kPointsStage / 16) * unit_blocks(dim) * 32;
 }
 
 inline constexpr int kUnitRowBytes = 16;
-// Gradients by such points: a block has so many points and features at a time.
+// Gradients of such points: the points and features that a block owns at a time.
 inline constexpr int kUnitGradientPoints = 128;
 inline constexpr int kUnitFeatures = 64;
 inline constexpr int kGradientPart = kUnitGradientPoints * kUnitFeatures;
 
-// How many of a team's blocks share out the steps of such a gradient. Each leaves up to one part of
+// The number of a team's blocks that share the steps of such a gradient. Each writes up to one part of
 // kGradientPart numbers. All parts together are at most twice as large as the points. A tile with fewer steps
-// than sharing_steps is one block's: sharing it costs a wait of the team.
+// than sharing_steps is computed by one block, because sharing it costs a barrier of the team.
 WARPALIGN_ANYWHERE constexpr int gradient_blocks(int length, int other_length, int dim, int team_blocks,
                                                  int sharing_steps) {
   const int tasks = cuda::div_up(length, kUnitGradientPoints) * (unit_blocks(dim) * 16 / kUnitFeatures);
@@ -96,13 +97,14 @@ WARPALIGN_ANYWHERE constexpr int gradient_blocks(int length, int other_length, i
       std::clamp<std::int64_t>(shares ? std::max<std::int64_t>(most, tasks) : tasks, 1, team_blocks));
 }
 
-// Into how many parts a team cuts the other side of `length` points, so that all blocks have work.
+// The number of parts into which a team divides the other side of `length` points, so that all blocks have
+// work.
 constexpr int point_splits(int length, int other_length, int team_blocks) {
   const int tiles = cuda::div_up(length, kPointsTile);
   return std::clamp(cuda::div_up(2 * team_blocks, tiles), 1, cuda::div_up(other_length, kPointsTile));
 }
 
-// What follows from the extents alone: share_out() does the rest.
+// The part of the layout that depends on the extents alone; share_out() sets the rest.
 constexpr SolveLayout block_layout(int rows, int columns, const RowShape& shape) {
   SolveLayout layout{};
   layout.threads = shape.warp_rows() ? 32 * std::clamp(cuda::div_up(rows, 4), 1, kMostWarps) : shape.width;
@@ -111,9 +113,10 @@ constexpr SolveLayout block_layout(int rows, int columns, const RowShape& shape)
   return layout;
 }
 
-// Shares `resident` blocks out among the problems of a batch: with block_elements elements one more block of
-// a team is worth its part in the team's waits. same_for_every_batch: a problem gets as many as it would
-// alone, so that its sums have the same order in every batch.
+// Distributes `resident` blocks among the problems of a batch. A problem gets another block for every
+// block_elements elements; with fewer, the team's barriers cost more than the block saves.
+// same_for_every_batch: a problem gets as many as it would alone, so that its sums have the same order in
+// every batch.
 constexpr void share_out(SolveLayout& layout, int rows, int columns, int batch, int resident,
                          bool same_for_every_batch, int block_elements) {
   const std::int64_t worth = static_cast<std::int64_t>(rows) * columns / std::max(block_elements, 1);

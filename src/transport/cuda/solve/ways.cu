@@ -12,7 +12,7 @@
 namespace warpalign::detail::transport {
 namespace {
 
-// Points of fewer features have passes of their own.
+// Points with fewer features have passes of their own.
 constexpr int kFewestUnitFeatures = 5;
 
 RowThreads threads_of(Way way) {
@@ -20,10 +20,10 @@ RowThreads threads_of(Way way) {
   return way == Way::kClusterRows ? RowThreads::kCluster : RowThreads::kBlock;
 }
 
-// The columns of rows as they lie in memory.
+// The length of a row of costs as it is in memory.
 int columns_of(const SinkhornProblem& p) { return has_swapped_costs(p) ? p.n : p.m; }
 
-// Whether some kernel has rows of given costs in these threads.
+// Whether there is a kernel whose rows of given costs these threads own.
 bool has_kernel(const SinkhornProblem& p, RowThreads threads, const cuda::DeviceTraits& device) {
   const int columns = columns_of(p);
   if (p.dtype == DType::kFloat64) return dense_kernel_for<double>(columns, device.has_clusters, threads);
@@ -31,7 +31,7 @@ bool has_kernel(const SinkhornProblem& p, RowThreads threads, const cuda::Device
   return dense_kernel_for<float>(columns, device.has_clusters, threads);
 }
 
-// The threads that have rows where the caller has named none.
+// The way of given costs if the caller names none.
 Way way_of_rows(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
   const int columns = columns_of(p);
   if (p.half_cost) return Way::kBlockRows;
@@ -73,7 +73,7 @@ SolveChoice<Real> make_choice(const SolveKey& key) {
   }
   int resident = 0;
   choice.status = choice.kernel->resident_blocks(layout, &resident);
-  // Where problems would wait for each other, smaller blocks hold more of them at once.
+  // If problems would wait for each other, smaller blocks allow more of them at the same time.
   const bool shrinks = key.has_rows() && choice.kernel->shape.warp_rows() && !key.batch_invariant;
   while (shrinks && choice.status.ok() && resident < key.batch && layout.threads > 128) {
     layout.threads = layout.threads / 64 * 32;
@@ -162,7 +162,7 @@ Status check_way_of(const SinkhornProblem& p, const SinkhornOutputs& out, const 
 template <class Real>
 SolveChoice<Real> choose(const SolveKey& key) {
   thread_local PlanCache<SolveKey, SolveChoice<Real>> choices;
-  // Numbers of blocks are estimated for a class of devices: they must not outlive the description.
+  // For a class of devices, numbers of blocks are estimates, which are not kept.
   return cuda::plans_for_class() ? make_choice<Real>(key)
                                  : choices.find(key, [&] { return make_choice<Real>(key); });
 }

@@ -1,5 +1,6 @@
-// The ways of sinkhorn() on CUDA, and what a plan follows from and chooses. A plan is made once: PlanCache
-// keeps it for the query of the workspace's size, the call, and later calls of the same sizes.
+// The ways of sinkhorn() on CUDA, the choice of a kernel with its layout, and the key of a choice. A choice
+// is made once: PlanCache keeps it for the query of the workspace's size, the call, and later calls of the
+// same sizes.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,9 @@
 namespace warpalign::detail::transport {
 
 enum class Way {
-  kWarpRows,       // given costs: a warp has a row
-  kBlockRows,      // a block has a row, or a segment of it
-  kClusterRows,    // two blocks have a row
+  kWarpRows,       // given costs: a warp owns a row
+  kBlockRows,      // a block owns a row, or a segment of it
+  kClusterRows,    // two blocks share a row
   kPoints,         // costs of points, without matrix units
   kPointsOnUnits,  // products of coordinates on the matrix units
   kHalfPoints,     // coordinates rounded to binary16 (half_points.h)
@@ -35,26 +36,26 @@ inline constexpr const char* kWays[] = {
 const char* why_not(Way way, const SinkhornProblem&, const SinkhornOutputs&, const Execution&);
 // The way that the caller has named, or the plan's choice, of a call that some way can serve.
 Way way_for(const SinkhornProblem&, const SinkhornOutputs&, const Execution&);
-// The rule that has chosen a way.
+// The reason for the choice of a way.
 const char* reason_of(Way way, const Execution&);
-// An error if the caller has named a way that does not exist, or cannot serve the call.
+// An error if the caller has named a way that does not exist or cannot serve the call.
 Status check_way_of(const SinkhornProblem&, const SinkhornOutputs&, const Execution&);
 
 enum class Job { kSolve, kReadPlan, kDifferentiate };
 
-// Everything that the choice of a kernel and of its layout follows from.
+// Everything that determines the choice of a kernel and of its layout.
 struct SolveKey {
   Job job;
-  Way way;            // of kSolve
+  Way way;            // with Job::kSolve
   int rows, columns;  // of the costs as they lie in memory
   int batch;
-  bool given;  // costs are given, not made from points
+  bool given;  // whether the problem has a cost matrix, not points
   bool half_cost;
   bool batch_invariant;
   Precision precision;
   cuda::DeviceTraits device;
 
-  // Whether a block, or a warp, has rows of costs in its registers.
+  // Whether a block or a warp has rows of costs in its registers.
   [[nodiscard]] bool has_rows() const { return job == Job::kSolve && given; }
 
   friend bool operator==(const SolveKey&, const SolveKey&) = default;
