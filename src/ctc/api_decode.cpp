@@ -20,7 +20,7 @@ using detail::ctc::check_extents;
 using detail::ctc::check_problem;
 using detail::ctc::real_size;
 
-// Decoding has no targets: the checks of a problem shall not look at any.
+// The problem without targets, which decoding does not have, for the checks of a problem.
 CtcProblem frames_alone(CtcProblem p) {
   p.labels = 0;
   p.targets = p.target_lengths = {};

@@ -1,20 +1,20 @@
 // Prefix beam search, for every path: one utterance's frames, by a crew of threads. The equations and the
 // rules are in warpalign/ctc_decode.h.
 //
-// A Crew has rank(), size() and sync(); lanes() neighbouring threads that share a prefix, of which this one
-// is lane(), most(v), the largest v of them, and find(all, count, v), where v is among those of all[0 ..
-// count - 1] that this lane looks at, or -1; a number that is at most all totals that lower(total) has seen
-// since reset_least(): least(); append(count, wanted), by all threads, which hands out places of an array
-// that `count` counts; mark(bits, index), which sets a bit; and select(candidates, count, keep, chosen),
-// which writes the places of the `keep` best of them, the best first; chosen holds -1. On a CPU the crew is
-// one thread, on a GPU a block.
+// A Crew, which is one thread on a CPU and a block on a GPU, has: rank(), size() and sync(); lanes(), the
+// number of neighbouring threads that share a prefix, and lane(), the index of this one; most(v), the largest
+// v of these threads; find(all, count, v), the index of v among those of all[0 .. count - 1] that this lane
+// visits, or -1; reset_least(), lower(total) and least(), a lower bound of all totals passed to lower() since
+// the reset; append(count, wanted), called by all threads, which reserves an element of an array of *count
+// elements; mark(bits, index), which sets a bit; select(candidates, count, keep, chosen), which writes the
+// indices of the `keep` best candidates to `chosen`, the best first. `chosen` is -1 before.
 //
-// Which new prefixes are looked at. Prefixes are in the order of their totals, and labels in that of their
-// weights. Without label scores a new prefix of place i and the label of rank j cannot be among the K best
-// where (i+1) j - 1 >= K. For all of (0 .. i, 0 .. j) but itself are no worse: a new prefix comes before it,
-// or one that was in the beam and has its weight among others. That fails for the one label that a place's
-// prefix ends in, as its weight counts from blank alone: so i + 1 fewer are certain. With label scores every
-// place has an order of its own, and j <= K.
+// The new prefixes that are considered. Prefixes are ordered by total, labels by weight. Without label scores
+// the new prefix of place i and the label of rank j is not among the K best if (i + 1) j - 1 >= K: all other
+// pairs of (0 .. i) x (0 .. j) are at least as good, either as a new prefix, or as a prefix of the beam whose
+// total includes the pair's weight. This does not hold for the last label of a place's prefix, whose weight
+// is multiplied by the probability of the paths that end in blank only. Therefore i + 1 pairs are subtracted.
+// With label scores every place has an order of its own, and j <= K.
 #pragma once
 
 #include <cstddef>
@@ -28,36 +28,37 @@
 
 namespace warpalign::detail::ctc {
 
-inline constexpr double kNoPrefix = kImpossible;  // a total that says that there is none
+inline constexpr double kNoPrefix = kImpossible;  // the total of a missing prefix
 inline constexpr double kNoScore = std::numeric_limits<double>::quiet_NaN();
 
-// What a prefix in the beam becomes.
+// The prefix in the next frame if no label is added.
 struct Stay {
   double total, blank, label;
   double best_blank, best_label;
   std::int32_t node_blank, node_label;
-  std::int32_t made_by;  // the node before a node that has to be made for node_label; kNoNode: none has
+  std::int32_t made_by;  // the parent of the node to be created for node_label; kNoNode: no node is created
 };
 constexpr std::int32_t kNoNode = -2;
 constexpr std::uint64_t kNoHash = ~std::uint64_t{0};
 
-// A prefix of the next frame. Its score is kept as an integer of the same order, which is quick to compare.
+// A candidate for the beam of the next frame. Its score is stored as an integer of the same order, which is
+// fast to compare.
 struct Candidate {
   std::int64_t key;
-  std::int32_t id;  // of one that stays: its place; of a new one: as pair_of() says
+  std::int32_t id;  // the place of a prefix that stays; for a new prefix, see pair_of()
 
   static WARPALIGN_ANYWHERE Candidate of(double score, std::int32_t id) {
     return {ordered(bits_as<std::int64_t>(score + 0.0)), id};  // -0 becomes 0
   }
   [[nodiscard]] WARPALIGN_ANYWHERE double score() const { return bits_as<double>(ordered(key)); }
-  // Without a branch.
+  // Branch-free.
   [[nodiscard]] WARPALIGN_ANYWHERE bool is_before(const Candidate& other) const {
     return static_cast<int>(key > other.key) |
            (static_cast<int>(key == other.key) & static_cast<int>(id < other.id));
   }
 
  private:
-  // Bits of negative numbers are in the opposite order. Its own inverse.
+  // The bits of negative numbers have the opposite order. The function is its own inverse.
   static WARPALIGN_ANYWHERE std::int64_t ordered(std::int64_t bits) {
     return bits ^ ((bits >> 63) & 0x7fffffffffffffff);
   }
@@ -70,7 +71,8 @@ struct Candidate {
   }
 };
 
-// The new prefix of place i and the label of rank j, in this order, behind all that stay.
+// The id of the new prefix of place i and the label of rank j. Ids of new prefixes follow those of prefixes
+// that stay.
 WARPALIGN_ANYWHERE constexpr std::int32_t pair_of(std::int32_t i, std::int32_t j) {
   return (i + 1) << 16 | j;
 }
@@ -78,33 +80,33 @@ WARPALIGN_ANYWHERE constexpr bool is_new(std::int32_t id) { return id >= 1 << 16
 WARPALIGN_ANYWHERE constexpr std::int32_t place_of(std::int32_t id) { return (id >> 16) - 1; }
 WARPALIGN_ANYWHERE constexpr std::int32_t rank_of(std::int32_t id) { return id & 0xffff; }
 
-// Sizes of a search, by its beam alone.
+// The sizes of a search. They depend on the beam alone.
 struct BeamShape {
   std::int32_t beams;       // K
-  std::int32_t labels;      // of a list: K + 1
-  std::int32_t words;       // of a prefix' marks
-  std::int32_t extensions;  // new prefixes that are looked at
-  bool own_lists;           // each place has a list: there are label scores
+  std::int32_t labels;      // entries of a list: K + 1
+  std::int32_t words;       // words of a prefix's marks
+  std::int32_t extensions;  // new prefixes that are considered
+  bool own_lists;           // each place has a list, because there are label scores
 
   WARPALIGN_ANYWHERE BeamShape(std::int32_t beams_, bool own_lists_)
       : beams(beams_), labels(beams_ + 1), words((labels + 31) / 32), extensions(0), own_lists(own_lists_) {
     for (std::int32_t i = 0; i < beams; ++i) extensions += own_lists ? labels : labels_of(i);
   }
-  // Labels of the list that place i takes, where all take the same list.
+  // The number of labels of the list that place i considers, if all places share one list.
   [[nodiscard]] WARPALIGN_ANYWHERE std::int32_t labels_of(std::int32_t i) const {
     return beams / (i + 1) + 1;
   }
   [[nodiscard]] WARPALIGN_ANYWHERE std::int32_t candidates() const { return beams + extensions; }
 };
 
-// One utterance's memory.
+// The memory of one utterance.
 struct BeamMemory {
   CtcHypothesis* now;     // (K,)
   CtcHypothesis* next;    // (K,)
   Stay* stays;            // (K,)
   std::uint32_t* marks;   // (K, words): labels of the list that lead to prefixes of the beam
-  std::uint64_t* hash;    // (K,): of `now`; kNoHash where there is no prefix
-  std::int32_t* pairs;    // (extensions,): new prefixes that are looked at; null: all
+  std::uint64_t* hash;    // (K,): hashes of `now`; kNoHash for missing prefixes
+  std::int32_t* pairs;    // (extensions,): new prefixes that are considered; null: all
   Candidate* candidates;  // (candidates,)
   std::int32_t* chosen;   // (K,)
   std::int32_t* count;
@@ -122,11 +124,12 @@ struct BeamMemory {
         count(arena.template take<std::int32_t>(1)) {}
 };
 
-// A frame: the labels of greatest weight lp + added, the best first, equal ones in order of their classes.
+// A frame: the labels of greatest weight lp + added, in descending order; equal ones in order of their
+// classes.
 struct BeamFrame {
   const double* weight;       // [place * stride + rank]
   const std::int32_t* label;  // the same; -1: there are no more
-  std::int32_t stride;        // 0: all places have one list
+  std::int32_t stride;        // 0: all places share one list
   double blank;               // lp
 };
 
@@ -135,18 +138,18 @@ WARPALIGN_ANYWHERE inline CtcHypothesis empty_prefix(std::int32_t place) {
   const double total = place == 0 ? 0 : kNoPrefix;
   return {total, total, kNoPrefix, total, kNoPrefix, 0, 0, -1, -1, -1, 0};
 }
-// What is left of a bad utterance.
+// The beam of an utterance with NaN or +inf.
 WARPALIGN_ANYWHERE inline CtcHypothesis bad_prefix(std::int32_t place) {
   CtcHypothesis h = empty_prefix(1);
   if (place == 0) h.total = kNoScore;
   return h;
 }
 
-// Real: what sums of probabilities are computed in, beside float64 logarithms.
+// Real: the type of sums of probabilities; logarithms are float64.
 template <class Real, class Crew>
 class PrefixSearch {
  public:
-  // All threads; `now` is to be there. nodes: the utterance's.
+  // Called by all threads, with `now` initialised. nodes: those of the utterance.
   WARPALIGN_HERE PrefixSearch(const BeamShape& shape, double threshold, CtcNode* nodes,
                               const BeamMemory& memory, const Crew& crew)
       : shape_(shape), m_(memory), nodes_(nodes), threshold_(threshold), crew_(crew) {
@@ -161,9 +164,8 @@ class PrefixSearch {
     crew_.sync();
   }
 
-  // One frame, number t of the stream. weight_of(c): lp of a class; gain_of(place, c, lp): with
-  // the label score.
-  // All threads have seen the frame and `now`; on return they see `next` as the new `now`.
+  // Searches frame t of the stream. weight_of(c): lp of class c; gain_of(place, c, lp): lp with the label
+  // score. The frame and `now` are visible to all threads; on return the new `now` is.
   template <class WeightOf, class GainOf>
   WARPALIGN_HERE void step(const BeamFrame& frame, std::int32_t t, const WeightOf& weight_of,
                            const GainOf& gain_of) {
@@ -199,7 +201,8 @@ class PrefixSearch {
   }
 
   [[nodiscard]] WARPALIGN_HERE const CtcHypothesis* now() const { return m_.now; }
-  // The place that the prefix of place n came from in the last step, and the label that it got, or -1.
+  // The place in the previous beam from which the prefix of place n comes, and the label that was added, or
+  // -1.
   WARPALIGN_HERE void move_of(std::int32_t n, std::int32_t& source, std::int32_t& label) const {
     source = n;
     label = -1;
@@ -217,21 +220,23 @@ class PrefixSearch {
     for (std::int32_t w = 0; w < shape_.words; ++w) marks_of(i)[w] = 0;
   }
 
-  // The place of k's prefix without its last label, if it is among those that this lane looks at; else -1.
+  // The place of k's prefix without its last label, if it is among those that this lane visits; else -1.
   [[nodiscard]] WARPALIGN_HERE std::int32_t find_parent(std::int32_t k) const {
     const std::uint64_t hash = m_.now[k].parent_hash;
     const std::int32_t found = crew_.find(m_.hash, shape_.beams, hash);
     return found >= 0 && m_.now[found].length == m_.now[k].length - 1 ? found : -1;
   }
 
-  // The label's place in the list of `parent`, where it has one: that is no new prefix.
+  // Marks the label in the list of `parent`, if it is there: the prefix that it would give is in the beam
+  // already.
   WARPALIGN_HERE void mark(const BeamFrame& frame, std::int32_t parent, std::int32_t label) const {
     const std::int32_t* const labels = frame.label + static_cast<std::ptrdiff_t>(parent) * frame.stride;
     const std::int32_t found = crew_.find(labels, shape_.labels, label);
     if (found >= 0) crew_.mark(marks_of(parent), found);
   }
 
-  // weight: of another frame of its last label; gain: of this label behind `parent`.
+  // weight: that of the last label in this frame; gain: that of adding it to `parent`; kNoPrefix without a
+  // parent.
   WARPALIGN_HERE void stay(const BeamFrame& frame, std::int32_t k, std::int32_t parent, double weight,
                            double gain) const {
     const CtcHypothesis& h = m_.now[k];
@@ -262,7 +267,8 @@ class PrefixSearch {
     m_.stays[k] = s;
     m_.candidates[k] = Candidate::of(s.total, k);
   }
-  // Where another label c is added to a prefix: its paths that this label does not merge into.
+  // The sum of the paths of a prefix to which label c can be added: with a repeated label only those that end
+  // in blank.
   [[nodiscard]] WARPALIGN_HERE static double sum_before(const CtcHypothesis& h, std::int32_t c) {
     return c == h.last ? h.blank : h.total;
   }

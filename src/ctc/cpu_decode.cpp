@@ -1,4 +1,4 @@
-// Decoding of CTC on the CPU. Threads share utterances.
+// Decoding of CTC on the CPU. Utterances are distributed among threads.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -25,7 +25,7 @@ std::int32_t frames_of(const CtcProblem& p, std::int32_t b) {
   return p.logit_lengths.data ? static_cast<std::int32_t>(p.logit_lengths[b]) : p.frames;
 }
 
-// Rows of one worker, in the type that is computed with.
+// A worker's rows, in the type of the computation.
 template <class T>
 class WideRows {
  public:
@@ -36,8 +36,8 @@ class WideRows {
         rows_(p.logits.data, p.logits.stride, p.classes, arena.take<T>(p.classes)),
         wide_(std::is_same_v<T, Real> ? nullptr : arena.take<Real>(p.classes)) {}
 
-  // A frame; lse is what its log-probabilities are less by. Whether there is a NaN or +inf. Without a number
-  // above -inf, lse is 0.
+  // Reads a frame, and sets lse, the difference of its logits and log-probabilities; 0 if all logits are
+  // -inf. Returns whether there is a NaN or +inf.
   bool read(std::int32_t b, std::int32_t t) {
     const T* const row = rows_(b, t);
     const double sum = Arithmetic<T>::rows().lse(row, p_.classes);
@@ -91,7 +91,7 @@ void search_greedily(const CtcProblem& p, const CtcGreedy& out, std::int32_t b, 
   out.after[b] = walk;
 }
 
-// The crew of a search.
+// The crew of a search: one thread.
 class Alone {
  public:
   static std::int32_t rank() { return 0; }
@@ -121,7 +121,7 @@ class Alone {
   mutable double least_ = kInfinity;
 };
 
-// A worker's memory, and the search of one utterance after another.
+// A worker's memory, and its search, one utterance after another.
 template <class T>
 class BeamWorker {
   using Real = typename WideRows<T>::Real;
@@ -175,7 +175,7 @@ class BeamWorker {
     return static_cast<const Real*>(beam_.label_scores) +
            (std::int64_t{b} * shape_.beams + place) * p_.classes;
   }
-  // The frame's best labels, without blank.
+  // The best labels of the frame, without blank.
   void fill_lists(std::int32_t b) {
     for (std::int32_t place = 0; place < static_cast<std::int32_t>(lists()); ++place) {
       const int found = largest<Real>(rows_.x, added_of(b, place), p_.classes, shape_.labels + 1, columns_);

@@ -1,5 +1,5 @@
-// What the paths of decoding share: the entry points behind warpalign/ctc_decode.h, one set per device.
-// api_decode.cpp has checked the arguments. B >= 1 in every call.
+// The entry points of decoding (warpalign/ctc_decode.h), one set per device. api_decode.cpp has checked the
+// arguments; B >= 1.
 #pragma once
 
 #include "warpalign/ctc_decode.h"

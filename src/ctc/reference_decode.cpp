@@ -18,7 +18,7 @@ double log_add(double a, double b) {
   return low == -kInfinity ? high : high + std::log1p(std::exp(low - high));
 }
 
-// A frame's log-probabilities. False: a NaN or +inf among its logits.
+// Computes a frame's log-probabilities. Returns false if there is a NaN or +inf among its logits.
 bool normalize(const Ctc& problem, const double* x, std::vector<double>& lp) {
   lp.assign(x, x + problem.classes);
   double top = -kInfinity, sum = 0;
@@ -32,7 +32,7 @@ bool normalize(const Ctc& problem, const double* x, std::vector<double>& lp) {
   return true;
 }
 
-// A path's last frames of labels go along with its log-probability.
+// The log-probability of a path, with the frame of each of its labels.
 struct Best {
   double score = -kInfinity;
   std::vector<int> frames;
@@ -41,8 +41,8 @@ struct Best {
 struct Entry {
   double blank = -kInfinity, label = -kInfinity;
   Best best_blank = {}, best_label = {};
-  // Among equal totals: whether it was there before; its place, or that of its parent; of a new one, the
-  // weight and the class of its last label.
+  // The order among equal totals: prefixes of the previous beam first, by place; then new ones, by the place
+  // of their parent, and by the weight and the class of their last label.
   bool is_new = true;
   std::size_t place = 0;
   double weight = 0;
@@ -62,7 +62,7 @@ bool is_before(const Entry& a, const Entry& b) {
 using Prefix = std::pair<std::vector<int>, Entry>;
 using Table = std::map<std::vector<int>, Entry>;
 
-// The prefix's own paths.
+// The paths that stay at the prefix.
 void stay(const Prefix& prefix, const std::vector<double>& lp, int blank, Table& next) {
   const Entry& from = prefix.second;
   Entry& to = next[prefix.first];
@@ -77,7 +77,7 @@ void stay(const Prefix& prefix, const std::vector<double>& lp, int blank, Table&
   if (best.score >= to.best_label.score) to.best_label = best;
 }
 
-// The paths that add label c at frame t.
+// The paths that add label c in frame t.
 void extend(const Prefix& prefix, int c, double weight, int t, Table& next) {
   const Entry& from = prefix.second;
   const bool repeats = !prefix.first.empty() && prefix.first.back() == c;

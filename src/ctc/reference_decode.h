@@ -12,14 +12,14 @@ namespace warpalign::detail::ctc::reference {
 struct CtcPrefix {
   std::vector<int> labels;
   double score;             // total; NaN: a NaN or +inf among the logits
-  std::vector<int> frames;  // at which the best path among those kept begins each label
+  std::vector<int> frames;  // the frames at which the best path of the beam begins each label
 };
 
-// What a language model adds for a label behind labels.
+// The score that a language model adds for a label after the labels before it.
 using LabelScores = std::function<double(const std::vector<int>& labels, int label)>;
 
-// The prefixes of a beam after all frames, the best first; beams 0: all of them. Of a bad utterance: one
-// without labels. problem.targets is not looked at. logits (T, C), row-major.
+// The prefixes of a beam after all frames, the best first. beams = 0: all prefixes. For an utterance with NaN
+// or +inf: one prefix without labels. logits (T, C), row-major. problem.targets is ignored.
 std::vector<CtcPrefix> ctc_beam(const Ctc& problem, const std::vector<double>& logits, int beams,
                                 double threshold, const LabelScores& added = {});
 

@@ -1,8 +1,8 @@
-// What decoding needs of a frame: blank's log-probability, and the best labels. A warp has a frame, or one
-// list of a frame with label scores; its lanes hold the list, entry 32 s + lane in slot s. One pass makes the
-// log-sum and a number that all entries of the list reach, another one the list. Columns come in order, so
-// that of equal ones the lower class stays ahead; a column that is above the last entry is put into its place
-// by all lanes.
+// The frames' numbers for decoding: the log-probability of blank, and the list of the best labels. A warp
+// owns a frame, or, with label scores, one list of a frame. Its lanes hold the list in registers, entry 32 s
+// + lane in slot s. A first pass over the row computes the log-sum and a lower bound of the list's entries, a
+// second pass the list. Columns are visited in order, so that among equal ones the lower class comes first.
+// All lanes together insert a column that is above the last entry.
 #pragma once
 
 #include <math_constants.h>
@@ -17,10 +17,10 @@ namespace warpalign::detail::ctc {
 inline constexpr int kTopThreads = 128;
 inline constexpr int kTopSlots = (kCtcMostBeams + 1 + cuda::kWarpSize - 1) / cuda::kWarpSize;
 
-// A frame's numbers but its list.
+// The numbers of a frame apart from its list.
 struct FrameEnds {
   double blank;  // lp
-  double lse;    // what lp is the logit less by; NaN: a NaN or +inf is among the logits
+  double lse;    // logit - lp; NaN if there is a NaN or +inf among the logits
 };
 
 template <class Element>
@@ -28,15 +28,16 @@ struct TopParams {
   Batch batch;
   const Element* logits;
   const cuda::Sum<Element>* added;  // (B, lists, C): label scores of a single frame; null: none
-  int lists;                        // of a frame
-  int count;                        // labels of a list
-  // (B, T, lists, count): lp + added of labels, the best first; the labels, -1 behind the last one
+  int lists;                        // lists of a frame
+  int count;                        // entries of a list
+  // (B, T, lists, count): lp + added of the best labels, in descending order; the labels, -1 after the last
+  // one
   double* weight;
   std::int32_t* label;
   FrameEnds* ends;  // (B, T)
 };
 
-// The list of a warp.
+// The list of a warp, in descending order.
 template <class Real>
 class TopList {
  public:
@@ -49,10 +50,10 @@ class TopList {
     }
   }
 
-  // What a number has to be above: that of the last entry.
+  // The last entry's value. Smaller and equal values do not enter the list.
   [[nodiscard]] __device__ __forceinline__ Real least() const { return least_; }
 
-  // What a slot has to give up goes on to the next one.
+  // Inserts a label. The last entry of a slot moves to the next slot.
   __device__ __forceinline__ void insert(Real value, int label) {
 #pragma unroll
     for (int s = 0; s < kTopSlots; ++s) {
@@ -94,19 +95,19 @@ class TopList {
   Real least_;
 };
 
-// A frame's row of numbers, of which a lane has columns lane, lane + 32, ...
+// A frame's row of logits. A lane owns columns lane, lane + 32, ...
 template <class Element>
 struct FrameRow {
   using Real = cuda::Sum<Element>;
-  static constexpr int kAtOnce = 4;  // columns of a lane that are loaded together
+  static constexpr int kAtOnce = 4;  // columns of a lane whose loads are in flight together
 
   const Element* row;
   std::int64_t stride;
-  const Real* added;  // or null
+  const Real* added;  // may be null
   int classes, blank, lane;
 
-  // see(first, x, v): columns first + 32 q + lane; the logits, and the numbers that labels are ordered by.
-  // Where there is no column both are -inf, and so is v of blank.
+  // Calls see(first, x, v) for columns first + 32 q + lane: their logits x, and the values v by which labels
+  // are ordered. Beyond the last column both are -inf, and v of blank is -inf.
   template <class See>
   __device__ __forceinline__ void each(const See& see) const {
     for (int first = 0; first < classes; first += kAtOnce * cuda::kWarpSize) {
@@ -123,14 +124,14 @@ struct FrameRow {
   }
 };
 
-// The log-sum of a frame, and a number that at least `count` labels reach.
+// The log-sum of a frame, and a value that at least `count` labels reach.
 template <class Real>
 struct FrameSum {
   double lse;
   Real reached;
 };
 
-// The n-th largest of kOwn numbers of every lane.
+// The n-th largest of the warp's numbers, of which each lane has kOwn.
 template <int kOwn, class Real>
 __device__ __forceinline__ Real nth_largest(const Real (&own)[kOwn], int n, int lane) {
   int before[kOwn] = {};
@@ -155,8 +156,8 @@ __device__ __forceinline__ Real nth_largest(const Real (&own)[kOwn], int n, int 
   return nth;
 }
 
-// The first pass. Each lane keeps the largest of two halves of its columns: numbers of different labels, so
-// that as many labels reach the count-th of them.
+// The first pass. Each lane keeps the largest value of each half of its columns. These are values of
+// different labels, so that at least `count` labels reach the count-th largest of them.
 template <class Element>
 __device__ __forceinline__ FrameSum<cuda::Sum<Element>> sum_frame(const FrameRow<Element>& row, int count) {
   using Real = cuda::Sum<Element>;

@@ -1,4 +1,4 @@
-// Greedy search from the frames' best labels: a block for an utterance, a thread for a frame.
+// Greedy search from the frames' best labels. A block owns an utterance, a thread a frame.
 #pragma once
 
 #include "ctc/cuda/decode/frames.cuh"
@@ -8,9 +8,9 @@ namespace warpalign::detail::ctc {
 inline constexpr int kGreedyThreads = 256;
 
 struct GreedyParams {
-  int frames, blank;  // T; blank's class
+  int frames, blank;  // T; the class of blank
   Integers logit_lengths;
-  // As TopParams has them, with one list of one label.
+  // As in TopParams, with one list of one label.
   const double* weight;
   const std::int32_t* label;
   const FrameEnds* ends;
@@ -76,7 +76,7 @@ class GreedyBlock {
   }
 
  private:
-  // The best class of a frame; of equal ones the lowest.
+  // The best class of a frame; among equal ones the lowest.
   [[nodiscard]] __device__ __forceinline__ int class_of(int t) const {
     const int label = p_.label[first_ + t];
     if (label < 0) return p_.blank;

@@ -1,4 +1,4 @@
-// Decoding: its kernels for every type of logits, and their host side.
+// The kernels of decoding for every type of logits, and their host side.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -21,7 +21,7 @@ const cuda::Kernel kPrefix{kKernels, "prefix search", cuda::type_name<Real>(), p
 const cuda::Kernel kGreedy{kKernels, "greedy search", nullptr, greedy_kernel};
 const cuda::Kernel kLabels{kKernels, "labels of prefixes", nullptr, labels_kernel};
 
-// Lists of frames in the workspace.
+// The lists of frames in the workspace.
 struct FrameLists {
   double* weight;
   std::int32_t* label;
@@ -35,7 +35,7 @@ struct FrameLists {
   }
 };
 
-// Shared memory of a block of the search.
+// Bytes of shared memory of a block of the search.
 std::size_t shared_bytes(const BeamShape& shape, const RowRing& ring) {
   BlockArena arena(nullptr);
   static_cast<void>(StagedLists(shape, arena));
@@ -44,7 +44,7 @@ std::size_t shared_bytes(const BeamShape& shape, const RowRing& ring) {
   return arena.used();
 }
 
-// Rows are staged where they are short and whole 16 bytes.
+// Rows are staged if they are short and their addresses and sizes are multiples of 16 bytes.
 RowRing ring_of(const CtcProblem& p, bool own_lists) {
   const std::int64_t size = static_cast<std::int64_t>(size_of(p.dtype)), bytes = p.classes * size;
   const bool is_whole = reinterpret_cast<std::uintptr_t>(p.logits.data) % 16 == 0 &&
@@ -54,7 +54,7 @@ RowRing ring_of(const CtcProblem& p, bool own_lists) {
   return {stages ? static_cast<int>(bytes / 16) : 0};
 }
 
-// Where a plan is described, and not run.
+// Writes the call to the thread's PlanLog, if there is one.
 void begin_plan(const char* call, const Execution& execution, std::size_t workspace) {
   if (PlanLog* const log = PlanLog::current()) {
     log->begin(call, cuda::name_of_device(execution.cuda_device));

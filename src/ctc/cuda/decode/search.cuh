@@ -1,6 +1,6 @@
-// Prefix beam search on CUDA: a block has an utterance and all its frames, and runs ctc/beam.h. Four threads
-// have a prefix. What a search keeps between frames is in shared memory. A frame's list comes while the two
-// frames before it are searched.
+// Prefix beam search on CUDA: a block owns an utterance with all its frames, and runs ctc/beam.h. Four
+// threads share a prefix. The state of the search is in shared memory. The list of frame t is loaded during
+// the steps of frames t - 2 and t - 1.
 #pragma once
 
 #include "ctc/beam.h"
@@ -18,7 +18,7 @@ WARPALIGN_ANYWHERE constexpr int search_threads(int beams) {
   return (beams * kPrefixLanes + cuda::kWarpSize - 1) / cuda::kWarpSize * cuda::kWarpSize;
 }
 
-// Hands out a block's memory, 16 bytes at a time; measures only without memory.
+// Allocates a block's memory in multiples of 16 bytes. With a null base it only computes the size.
 class BlockArena {
  public:
   WARPALIGN_ANYWHERE explicit BlockArena(unsigned char* base) : base_(base) {}
@@ -36,7 +36,7 @@ class BlockArena {
   std::size_t used_ = 0;
 };
 
-// Lists of this frame and the next one: that of frame t in half t % 2.
+// Two lists in shared memory, that of frame t in half t % 2; empty if each place has a list of its own.
 struct StagedLists {
   double* weight;
   std::int32_t* label;
@@ -46,13 +46,13 @@ struct StagedLists {
         label(arena.take<std::int32_t>(shape.own_lists ? 0 : 2 * shape.labels)) {}
 };
 
-// Where rows of logits are staged: in rings of three in shared memory, which the step of row t copies row t +
-// 2 to. No chunks: rows are read where they lie.
+// The ring of three rows of logits in shared memory. The step of row t starts the copy of row t + 2. chunks
+// is 0 if rows are read from global memory.
 struct RowRing {
   static constexpr int kRows = 3;
-  int chunks;  // of 16 bytes, of a row
+  int chunks;  // units of 16 bytes in a row
 
-  // Rows of at most so many bytes, of which each thread copies few chunks.
+  // The most bytes of a row in the ring, so that each thread copies few chunks.
   static constexpr int kMostBytes = 8192;
 };
 
@@ -61,7 +61,7 @@ struct PrefixParams {
   DType dtype;
   const void* logits;
   CtcBeam beam;
-  const double* weight;  // as TopParams has them
+  const double* weight;  // as in TopParams
   const std::int32_t* label;
   const FrameEnds* ends;
   RowRing ring;
@@ -70,7 +70,7 @@ struct PrefixParams {
 // A block as the crew of a search.
 class BlockCrew {
  public:
-  // least: a number in shared memory.
+  // least: an integer in shared memory.
   __device__ __forceinline__ explicit BlockCrew(int* least) : least_(least) {}
 
   [[nodiscard]] __device__ __forceinline__ static int rank() { return static_cast<int>(threadIdx.x); }
@@ -83,7 +83,7 @@ class BlockCrew {
   }
   template <class T>
   [[nodiscard]] __device__ __forceinline__ static int find(const T* all, int count, T v) {
-    constexpr int kAtOnce = 4;  // loads that do not wait for each other
+    constexpr int kAtOnce = 4;  // loads in flight together
     int found = -1;
     for (int first = lane(); first < count; first += kAtOnce * kPrefixLanes) {
       T seen[kAtOnce];
@@ -100,7 +100,7 @@ class BlockCrew {
     }
     return found;
   }
-  // A warp asks for its places together.
+  // One atomic addition for each warp.
   [[nodiscard]] __device__ __forceinline__ static int append(std::int32_t* count, bool wanted) {
     const unsigned all = __ballot_sync(cuda::kFullWarp, wanted);
     if (all == 0) return 0;
@@ -112,13 +112,13 @@ class BlockCrew {
   __device__ __forceinline__ static void mark(std::uint32_t* bits, int index) {
     atomicOr(bits + index / 32, 1u << (index % 32));
   }
-  // Totals are rounded down to float32, whose bits are in the order of integers but for negative numbers.
+  // Totals are rounded down to float32. ordered() maps their bits to integers of the same order.
   __device__ __forceinline__ void reset_least() const { *least_ = ordered(__float_as_int(CUDART_INF_F)); }
   __device__ __forceinline__ void lower(double total) const {
     atomicMin(least_, ordered(__float_as_int(__double2float_rd(total))));
   }
   [[nodiscard]] __device__ __forceinline__ double least() const { return __int_as_float(ordered(*least_)); }
-  // A candidate's place is the number of those before it.
+  // A candidate's place is the number of candidates before it.
   __device__ __forceinline__ static void select(const Candidate* candidates, int count, int keep,
                                                 std::int32_t* chosen) {
     for (int s = rank(); s < count; s += size()) {
@@ -132,7 +132,7 @@ class BlockCrew {
   }
 
  private:
-  // Its own inverse.
+  // The function is its own inverse.
   [[nodiscard]] __device__ __forceinline__ static int ordered(int bits) {
     return bits ^ ((bits >> 31) & 0x7fffffff);
   }
@@ -178,11 +178,11 @@ class SearchBlock {
  private:
   using Search = PrefixSearch<Real, BlockCrew>;
 
-  // All frames with one list each. Whether one is bad: then the search ends there.
+  // Searches all frames, each with one list. Returns true at the first frame whose logits have a NaN or +inf.
   __device__ __forceinline__ bool step_all(Search& search, const BeamShape& shape, const StagedLists& staged,
                                            cuda::Bits128* rows) const {
     const std::int64_t row = static_cast<std::int64_t>(b_) * p_.batch.frames;
-    const int k = BlockCrew::rank();  // a block has no fewer threads than a list has labels
+    const int k = BlockCrew::rank();  // a block has at least as many threads as a list has labels
     double weight = 0;
     std::int32_t label = -1;
     FrameEnds now{}, next{};
@@ -210,11 +210,13 @@ class SearchBlock {
     for (int t = 0; t < frames_; ++t) {
       const FrameEnds ends = now;
       if (isnan(ends.lse)) return true;
-      // The other half of the staged lists is that of the step before, which has ended in a barrier.
+      // The half of the staged lists that is overwritten was read in the previous step, which ended with a
+      // barrier.
       store(t + 1);
       load(t + 2);
       copy_row(t + 2, rows);
-      cuda::await_copy_groups<1>();  // row t + 1, which the step's barriers show to all threads
+      cuda::await_copy_groups<1>();  // row t + 1 has arrived; the step's barriers make it visible to all
+                                     // threads
       const int half = t % 2 * shape.labels;
       const auto weight_of = [&](int c) {
         const Real x =
@@ -227,7 +229,7 @@ class SearchBlock {
     return false;
   }
 
-  // A single frame with a list for each place.
+  // Searches a single frame with a list for each place. Returns true if its logits have a NaN or +inf.
   __device__ __forceinline__ bool step_alone(Search& search, const BeamShape& shape) const {
     if (frames_ == 0) return false;
     const FrameEnds ends = p_.ends[b_];
@@ -244,7 +246,7 @@ class SearchBlock {
     return false;
   }
 
-  // Begins to copy row t to its place in the ring: one group of copies, which may be empty.
+  // Starts the copy of row t to the ring. Commits one group of copies, which may be empty.
   __device__ __forceinline__ void copy_row(int t, cuda::Bits128* rows) const {
     if (t < frames_ && p_.ring.chunks > 0) {
       const std::int64_t size = element_size();
@@ -287,7 +289,7 @@ __global__ void __launch_bounds__(kMostSearchThreads) prefix_kernel(const __grid
   SearchBlock<Real>(p, static_cast<int>(blockIdx.x)).run();
 }
 
-// A warp for a hypothesis.
+// A warp owns a hypothesis.
 inline constexpr int kLabelsThreads = 32;
 
 static __global__ void __launch_bounds__(kLabelsThreads)
