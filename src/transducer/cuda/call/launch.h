@@ -29,9 +29,9 @@ struct LatticeKernel {
 enum class LatticeWay { kPlain, kFiveArcs, kTenArcs, kAnyArcs, kAnyArcsUnstaged };
 inline constexpr const char* kLatticeWays[] = {"plain", "five_arcs", "ten_arcs", "any_arcs",
                                                "any_arcs_unstaged"};
-// The one of the fewest arcs that suffices.
+// The way with the fewest arcs that suffice.
 LatticeWay lattice_way_for(const Batch& batch);
-// Whether the way's kernel has the batch's arcs.
+// Whether the way's kernel serves the batch's arcs.
 bool has_arcs(LatticeWay way, const Batch& batch);
 
 // Real is float or double.

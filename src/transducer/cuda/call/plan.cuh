@@ -1,5 +1,5 @@
-// How a call on the CUDA path is planned: what follows from the problem's sizes and kinds, where everything
-// is in `saved` and in the workspace, and the two passes that turn logits into losses and posteriors.
+// The plan of a call on the CUDA path: its sizes, the layout of `saved` and of the workspace, and the
+// launches of the two passes that compute losses and posteriors from logits.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline namespace on_device {
 
 inline constexpr std::size_t kHeaderBytes = 256;  // the ticket
 
-// What outlives the first call.
+// The memory that the first call saves for the second.
 template <class Real>
 struct Saved {
   RowSum<Real>* sums = nullptr;  // (rows,); null with log-probabilities
@@ -30,7 +30,7 @@ struct Saved {
   Place* places = nullptr;          // (B + 1,), or null
 };
 
-// What a call works on: everything that follows from the problem's sizes and kinds.
+// The sizes of a call. They depend on the problem's sizes and options, and on the device.
 template <class Real>
 class Plan {
  public:
@@ -57,7 +57,7 @@ class Plan {
     batch_.panels = batch_.panels_of(l.states);
   }
 
-  // ok, or why no way, or not the way that the caller has named, can serve the problem.
+  // ok, or the reason why no way, or not the way that the caller has named, can serve the problem.
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] const Batch& batch() const { return batch_; }
   [[nodiscard]] const LatticeKernel& lattice() const { return *lattice_; }
@@ -65,7 +65,7 @@ class Plan {
   [[nodiscard]] const SweepShape& shape() const { return shape_; }
   [[nodiscard]] bool has_places() const { return p_.packed || batch_.lattice.flat_targets; }
 
-  // The lattice pass: its way, and sizes.
+  // The way of the lattice pass, and its sizes.
   void describe(PlanLog& log) const {
     const TransducerLattice& l = batch_.lattice;
     const char* why = "the kernel of the fewest arcs that suffices";
@@ -85,7 +85,7 @@ class Plan {
                      : l.batch * batch_.slots_of_utterance;
   }
 
-  // A value's call keeps the same in its workspace, without sums and outcomes.
+  // A call for losses alone keeps the same in its workspace, without sums and outcomes.
   [[nodiscard]] Saved<Real> save(Arena& arena, bool for_gradient) const {
     const TransducerLattice& l = batch_.lattice;
     Saved<Real> saved;
@@ -98,7 +98,7 @@ class Plan {
     return saved;
   }
 
-  // What blocks tell each other, in front of the workspace; all one-bits before the lattice pass.
+  // The exchange between blocks, at the beginning of the workspace. All bits are 1 before the lattice pass.
   struct Exchange {
     void* begin = nullptr;
     std::size_t bytes = 0;
@@ -135,8 +135,8 @@ class Plan {
     return arena.used();
   }
 
-  // A row pass: lanes of a row, rows of a warp's tile, and blocks, of which a multiprocessor holds
-  // `resident`.
+  // A row pass: lanes of a row, rows of a warp's tile, and the number of blocks. `resident`: blocks that a
+  // multiprocessor holds.
   struct RowPass {
     int lanes, tile, blocks;
     RowStride stride;
@@ -151,7 +151,7 @@ class Plan {
     pass.stride = row_stride(batch_.lattice, pass.blocks * rows_of_block);
     return pass;
   }
-  // Blocks of a kernel with a thread per element. A thread goes on to further elements.
+  // The number of blocks of a kernel with a thread per element, in a grid-stride loop.
   [[nodiscard]] int blocks_for(std::int64_t elements, int threads) const {
     constexpr std::int64_t kResident = 8;
     return static_cast<int>(
@@ -165,7 +165,7 @@ class Plan {
   }
 
  private:
-  // Tries a way with as many strips as fit into the shared memory; 0: not even one does.
+  // Tries a way with as many strips as fit into the shared memory. Returns 0 if not even one does.
   int strips_that_fit(LatticeWay way, int shared) {
     way_ = way;
     lattice_ = &lattice_kernel<Real>(way);
@@ -174,7 +174,8 @@ class Plan {
     while (strips > 0 && lattice_->shared_bytes(strips, shape_) > shared) --strips;
     return strips;
   }
-  // Takes a way, and returns the strips of a block. Fewer strips rather than slots from global memory.
+  // Chooses a way, and returns the number of strips of a block. Prefers fewer strips to slots from global
+  // memory.
   int choose(int named, int shared) {
     const auto why_not = [&](int way) -> const char* {
       if (!has_arcs(LatticeWay(way), batch_)) return "its kernel has other arcs than the problem";
@@ -214,8 +215,8 @@ int set_rows(Params& params, const Plan<cuda::Sum<Storage>>& plan, int threads, 
   return pass.blocks;
 }
 
-// Enqueues what turns logits into arc weights in saved.slots: places, where utterances need them, then the
-// rows pass. batch.places is saved.places.
+// Enqueues the kernels that compute arc weights in saved.slots from logits: places, if utterances need them,
+// then the rows pass. batch.places is saved.places.
 template <class Storage>
 Status enqueue_rows(const TransducerProblem& p, const Plan<cuda::Sum<Storage>>& plan, const Batch& batch,
                     const Saved<cuda::Sum<Storage>>& saved, cudaStream_t stream) {
@@ -237,8 +238,8 @@ Status enqueue_rows(const TransducerProblem& p, const Plan<cuda::Sum<Storage>>& 
   return launch_rows(rows, blocks, stream);
 }
 
-// Enqueues the lattice pass: losses, and arc weights become posteriors if saved.outcome is there. `exchange`
-// lies in front of the workspace and has exchange_bytes.
+// Enqueues the lattice pass, which computes losses and, unless saved.outcome is null, replaces arc weights by
+// posteriors. `exchange` is the beginning of the workspace, of exchange_bytes.
 template <class Real>
 Status enqueue_lattice(const Plan<Real>& plan, const Batch& batch, const Saved<Real>& saved,
                        const typename Plan<Real>::Exchange& exchange, Real* loss, cudaStream_t stream) {
