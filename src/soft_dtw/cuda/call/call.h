@@ -15,7 +15,7 @@ namespace warpalign::detail::soft_dtw {
 // The request. Plans do not depend on addresses, but on the two flags about them.
 struct Call {
   SoftDtwProblem problem;  // its dtype is that of everything but x and y
-  DType series_type;       // of x and y: problem.dtype, or a half type where it is float32
+  DType series_type;       // of x and y: problem.dtype, or a half type if that is float32
   HalfSeries widened;      // with a half type: the conversion of x and y to float32
   SoftDtwOutputs out;
   bool second_order;  // whether to compute derivatives along the tangents
@@ -25,7 +25,7 @@ struct Call {
   bool may_use_matrix_units;  // whether the precision allows costs from products
   bool three_terms;           // a product of float32 is three of TF32, not one
   bool batch_invariant;
-  std::optional<Way> way;  // that the caller has named
+  std::optional<Way> way;  // the way that the caller has named
 
   // The widened x and y, contiguous.
   [[nodiscard]] StridedTensor widened_x() const { return contiguous(widened.widened_x, problem.n); }
@@ -60,7 +60,7 @@ Plan plan_for(const Call& call, DeviceTraits device);
 // Why a way cannot serve a call; null: it can.
 const char* why_not(Way way, const Call& call, DeviceTraits device);
 
-// Which rule has chosen the plan's way.
+// The reason for the plan's way.
 const char* reason_of(const Plan& plan, const Call& call);
 
 // Enqueues the plan's launches on a stream (a cudaStream_t).

@@ -24,7 +24,7 @@ Options options_of(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
   return p.band.kind != BandKind::kNone || p.step_penalty != 0 ? Options::kPaths : Options::kNone;
 }
 
-// The options of a panel's sweeps; metrics and masks concern only its costs and gradients. None if a panel
+// The options of a panel's sweeps; metrics and masks concern only its costs and gradients. Empty if a panel
 // cannot serve the problem: the gradient of a Euclidean distance needs the costs, which E has overwritten.
 std::optional<Options> options_in_panel(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
   const bool is_norm = !p.cost.data && metric_of(p.cost_kind) == Metric::kNorm;
@@ -63,16 +63,17 @@ struct PanelPlan {
   Selection sweep{};
 };
 
-// The number of warps at work at the same time if a panel's sweeps take this many pairs. Each strip begins 39
-// steps after the strip on its left, so that strips of few rows are not all at work at the same time.
+// The number of warps that are active at the same time if a panel's sweeps take this many pairs. Each strip
+// begins 39 steps after the strip on its left, so that strips with few rows are not all active at the same
+// time.
 int warps_at_work(const PanelPlan& plan, int pairs) {
   constexpr int kApart = kPanelFurtherRows + kGroup;
   return pairs * std::min(plan.panel.strips, div_up(plan.panel.lines, kApart)) * plan.sweep.layout.ends();
 }
 
 // Whether pairs that take turns in a panel are faster than all of them in tiles at the same time. With few
-// features each turn has to fill the device. Tiles make costs alone as fast as a panel's kernel does, and
-// save what a band leaves out.
+// features each turn has to fill the device. Tiles compute costs alone as fast as a panel's kernel, and skip
+// costs outside the band.
 bool turns_pay(const Need& need, Options in_panel, int warps, DeviceTraits device) {
   const CudaTuning tuning = cuda_tuning(device);
   if (need.dim >= tuning.turn_features) return true;
@@ -82,7 +83,7 @@ bool turns_pay(const Need& need, Options in_panel, int warps, DeviceTraits devic
   return warps >= double(least) * device.multiprocessors;
 }
 
-// Distances of many features, and cost matrices, go to a panel if it holds all pairs, or if turns pay. With
+// Distances of many features, and cost matrices, use a panel if it holds all pairs, or if turns pay. With
 // batch_invariant the decision must not depend on the batch.
 PanelPlan panel_for(const Need& need, std::optional<Options> options, bool has_matrix, DeviceTraits device) {
   PanelPlan plan;
@@ -118,7 +119,7 @@ PanelPlan panel_for(const Need& need, std::optional<Options> options, bool has_m
   return plan;
 }
 
-// Everything that a plan follows from.
+// Everything that determines a plan.
 struct PlanKey {
   Need need;
   std::optional<Options> in_panel;
@@ -139,7 +140,7 @@ Plan make_plan(const PlanKey& key) {
   plan.panel = in_panel.panel;
   plan.main = in_panel.pairs > 0 ? in_panel.sweep : select(need, device);
   const Layout& l = plan.main.layout;
-  // An order is of use only if some pairs wait.
+  // An order is useful only if some pairs wait.
   const bool takes_turns = !l.tickets && l.grid * l.pairs_per_block < need.batch;
   if (key.is_ragged && takes_turns && plan.panel_pairs == 0) plan.order = bytes_of_numbers;
   std::size_t scratch = l.scratch;
