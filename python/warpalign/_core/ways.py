@@ -33,20 +33,34 @@ def ways(operator: str, device: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+_forced_ways: dict[str, str] = {}
+"""The ways that are forced now, by operator."""
+
+
 @contextmanager
 def forced(operator: str, way: str) -> Iterator[None]:
     """Makes every call of an operator, in all threads of this process, take the way of this name.
 
-    A call that the way cannot serve raises a RuntimeError, which says why, and which ways can.
+    A call that the way cannot serve raises a RuntimeError, which gives the reason and the ways that can. Contexts
+    nest: the end of an inner one restores the way of the outer one.
+
+    Args:
+        operator: The name of an operator that has ways, such as "soft_dtw".
+        way: One of `ways()`; empty: the plan chooses, also within another context.
+
+    Raises:
+        ValueError: There is no such operator.
     """
+    outer = _forced_ways.get(operator, "")
     _force(operator, way)
     try:
         yield
     finally:
-        _force(operator, "")
+        _force(operator, outer)
 
 
 def _force(operator: str, way: str) -> None:
     for one in libraries():
         if not one.warpalign_force_way(operator.encode(), way.encode()):
             raise ValueError(f"operator: expected one that has ways, such as 'soft_dtw', got {operator!r}")
+    _forced_ways[operator] = way

@@ -111,6 +111,25 @@ def test_a_forced_way_is_taken_by_every_call() -> None:
         torch.set_num_threads(threads)
 
 
+def test_the_end_of_an_inner_context_restores_the_outer_way() -> None:
+    x, y = torch.randn(2, 20, 2), torch.randn(2, 30, 2)
+    expected = warpalign.soft_dtw(x, y)
+    unknown = pytest.raises(RuntimeError, match='has no way "fast"')
+    with forced("soft_dtw", "fast"):
+        with unknown:
+            warpalign.soft_dtw(x, y)
+        for way in ("across_batch", ""):
+            with forced("soft_dtw", way):
+                assert torch.equal(warpalign.soft_dtw(x, y), expected)
+            with unknown:
+                warpalign.soft_dtw(x, y)
+        with pytest.raises(KeyError), forced("soft_dtw", "across_batch"):
+            raise KeyError
+        with unknown:
+            warpalign.soft_dtw(x, y)
+    assert torch.equal(warpalign.soft_dtw(x, y), expected)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("features", [3, 20])
 def test_every_way_of_soft_dtw_on_a_gpu(cuda: torch.device, features: int) -> None:
