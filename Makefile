@@ -3,12 +3,14 @@
 #   make test VENV=~/envs/warpalign              another virtual environment than .venv
 #   make test WARPALIGN_CUDA_ARCHITECTURES=80    another architecture than this machine's GPU
 #   make test PYTEST_ARGS="-k alignment"         arguments for pytest; DEMO_ARGS, BENCH_ARGS, GPU_CHECK_ARGS and RELEASE_ARGS likewise
+#   make release RELEASE_FILES="wheel-cpu sdist" a release without the wheel of all GPU architectures
 
 PYTHON ?= python3
 VENV ?= .venv
 BUILD ?= build
 JOBS ?= $(shell nproc)
 SANITIZE ?= address,undefined
+RELEASE_FILES ?= wheel wheel-cpu sdist
 
 # The GPU's own architecture; without a GPU the CUDA sources are still compiled, for one architecture. There is no PTX in a
 # build for one machine.
@@ -94,9 +96,9 @@ sdist: $(dev_stamp)  ## the source distribution, in dist/
 # RELEASE_ARGS: --glibc, --python, --torch (tools/check_release.py). A release is built in a manylinux_2_28 container.
 release: $(dev_stamp)  ## all files of a release in dist/, each checked, installed, run and uninstalled
 	rm -rf dist
-	$(MAKE) wheel wheel-cpu sdist
+	$(MAKE) $(RELEASE_FILES)
 	$(python) -m pip install --no-compile -r requirements/release.txt
-	$(python) tools/check_release.py dist $(RELEASE_ARGS)
+	$(python) tools/check_release.py dist --build-sdist $(RELEASE_ARGS)
 
 bench: $(dev_stamp)  ## the C++ benchmarks of the CPU path
 	$(cmake) -B $(BUILD)/bench -DWARPALIGN_BUILD_BENCHMARKS=ON -DWARPALIGN_CUDA=OFF

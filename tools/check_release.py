@@ -1,10 +1,12 @@
 """Checks the files of a release as users get them (`make release`).
 
-Usage: check_release.py FOLDER [--glibc 2.28] [--python PYTHON ...] [--torch VERSION ...] [--index-url URL]
+Usage: check_release.py FOLDER [--glibc 2.28] [--python PYTHON ...] [--torch VERSION ...] [--index-url URL] [--build-sdist]
 
 FOLDER holds a source distribution and a wheel or more. Each file must satisfy twine; a wheel must run on the Linux that --glibc
-names and be below 300 MB. Each wheel is installed into a new environment of every Python with every torch, runs
-tools/smoke.py there and is uninstalled without a trace. Without --torch the environments take the torch of this one.
+names and be below 300 MB. Each wheel is installed into a new environment of every Python with every torch. There
+tools/smoke.py runs, then the README's Python blocks one after the other, as a reader pastes them, and `warpalign info`.
+Then the wheel is uninstalled without a trace. Without --torch the environments take the torch of this one. With
+--build-sdist a wheel without CUDA is built of the source distribution too, with this environment's torch, and tried.
 """
 
 from __future__ import annotations
@@ -55,6 +57,23 @@ def faults_of_wheel(name: str, size: int, glibc: str) -> list[str]:
     return faults
 
 
+def readme_code() -> str:
+    """The Python blocks of the README as one program."""
+    readme = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    if not blocks:
+        raise SystemExit("README.md: expected Python blocks, got none")
+    return "\n".join(blocks)
+
+
+def build_archive(archive: Path, folder: Path) -> Path:
+    """The wheel of a source distribution."""
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation")
+    run(*pip, "-C", "cmake.define.WARPALIGN_CUDA=OFF", "-w", folder, archive)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
 def try_wheel(wheel: Path, python: str, torch: str | None, index: list[str]) -> str:
     """Installs, runs and uninstalls the wheel in a new environment; the last line of the smoke test."""
     with tempfile.TemporaryDirectory() as folder:
@@ -71,6 +90,7 @@ def try_wheel(wheel: Path, python: str, torch: str | None, index: list[str]) -> 
         place = run(inside, "-c", "import warpalign; print(warpalign.__file__)")
         if not place.startswith(str(packages)):
             raise SystemExit(f"{wheel.name}: expected the installed package, got {place}")
+        run(inside, "-c", readme_code())
         run(inside, "-m", "warpalign", "info")
         run(*pip, "uninstall", "--quiet", "--yes", "warpalign")
         left = [*packages.glob("warpalign*"), *Path(folder, "bin").glob("warpalign*")]
@@ -86,6 +106,7 @@ def main() -> int:
     parser.add_argument("--python", nargs="+", default=[sys.executable])
     parser.add_argument("--torch", nargs="+", default=[None])
     parser.add_argument("--index-url", help="where torch comes from, such as an index of CPU builds")
+    parser.add_argument("--build-sdist", action="store_true", help="build the source distribution, too")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
     wheels, archives = sorted(folder.rglob("*.whl")), sorted(folder.glob("*.tar.gz"))
@@ -100,6 +121,10 @@ def main() -> int:
     index = ["--index-url", arguments.index_url] if arguments.index_url else []
     for wheel, python, torch in product(wheels, arguments.python, arguments.torch):
         print(f"{wheel.relative_to(folder)}: {try_wheel(wheel, python, torch, index)}")
+    if arguments.build_sdist:
+        with tempfile.TemporaryDirectory() as built:
+            wheel = build_archive(archives[0], Path(built))
+            print(f"{archives[0].name}: {try_wheel(wheel, sys.executable, None, index)}")
     return 0
 
 

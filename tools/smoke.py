@@ -22,6 +22,21 @@ def soft_dtw() -> None:
     assert abs(value.item() - 1) < 1e-2 and x.grad is not None and x.grad.isfinite().all()
 
 
+def ctc() -> None:
+    """The loss is torch's; labels are aligned in their order, and of logits that name them all a search finds them."""
+    logits = torch.randn(2, 9, 6, requires_grad=True)
+    targets, frames, labels = torch.randint(1, 6, (2, 3)), torch.tensor([9, 7]), torch.tensor([3, 2])
+    loss = warpalign.ctc_loss(logits, targets, frames, labels, reduction="sum")
+    log_probs = logits.log_softmax(-1).transpose(0, 1)
+    expected = torch.nn.functional.ctc_loss(log_probs, targets, frames, labels, reduction="sum")
+    torch.testing.assert_close(loss, expected)
+    loss.backward()
+    spans = warpalign.ctc_align(logits, targets, frames, labels).spans
+    assert spans.shape == (2, 3, 2) and bool((spans[0, 1:, 0] > spans[0, :-1, 1]).all())
+    named = torch.nn.functional.one_hot(torch.tensor([[0, 3, 3, 0, 2]]), 6).float()
+    assert warpalign.ctc_greedy_decode(named).tokens[0, :2].tolist() == [3, 2]
+
+
 def transducer() -> None:
     """One frame and no label: the loss is minus the log-probability of the blank."""
     logits = torch.randn(1, 1, 1, 5, requires_grad=True)
@@ -58,6 +73,7 @@ def recurrent() -> None:
 
 CHECKS: dict[str, Callable[[], None]] = {
     "soft-DTW": soft_dtw,
+    "CTC": ctc,
     "transducers": transducer,
     "transport": transport,
     "LSTM": recurrent,

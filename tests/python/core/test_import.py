@@ -29,6 +29,19 @@ print([name for name in ("torch._dynamo", "sympy", "sklearn", "matplotlib") if n
     assert in_a_new_process(code) == "[]\n"
 
 
+def test_importing_loads_nothing_beyond_torch_but_itself() -> None:
+    """Every module that torch has not loaded already costs each process its time; the package's optional parts wait."""
+    code = """
+import sys, torch
+before = set(sys.modules)
+import warpalign
+print(sorted(name for name in set(sys.modules) - before if name.partition(".")[0] != "warpalign"))
+left = ("cli", "compat", "estimators", "io", "metrics", "plot")
+print([name for name in left if f"warpalign.{name}" in sys.modules])
+"""
+    assert in_a_new_process(code) == "[]\n[]\n"
+
+
 def test_gradients_of_tables_do_not_import_sympy() -> None:
     """torch imports it (2.5 to 7 s) for every gradient that is given to autograd as a tensor, so ours are sums of products."""
     code = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,24 @@ def test_a_folder_without_a_release_is_refused(tmp_path: Path, monkeypatch: pyte
 def test_a_failed_command_ends_with_what_it_said() -> None:
     with pytest.raises(SystemExit, match="no such thing"):
         check_release.run("sh", "-c", "echo no such thing; exit 3")
+
+
+def test_the_readme_is_one_program() -> None:
+    code = check_release.readme_code()
+    assert code.startswith("import torch\nimport warpalign\n")
+    for name in ("soft_dtw", "ctc_loss", "transducer_loss", "sinkhorn", "LSTM"):
+        assert f"warpalign.{name}(" in code
+    compile(code, "README.md", "exec")
+
+
+def test_the_smoke_test_calls_every_module_of_operators() -> None:
+    """A public module with operators has a check whose code calls one of its names."""
+    for name in ("ctc", "recurrent", "timeseries", "transducer", "transport"):
+        public = importlib.import_module(f"warpalign.{name}").__all__
+        called = {
+            word for check in smoke.CHECKS.values() for word in check.__code__.co_names if word in public
+        }
+        assert called, f"tools/smoke.py calls nothing of warpalign.{name}"
 
 
 def test_the_smoke_test_sees_what_does_not_work(
