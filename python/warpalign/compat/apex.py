@@ -15,7 +15,13 @@ from warpalign.transducer import TransducerPenalties, transducer_loss
 
 
 class TransducerLoss(nn.Module):
-    """(B,) RNN-T losses. ``fuse_softmax_backward`` and ``opt`` change nothing."""
+    """(B,) RNN-T losses, float32 for half types.
+
+    Args:
+        fuse_softmax_backward: has no effect.
+        opt: has no effect.
+        packed_input: whether logits are packed: (N, V), utterance after utterance, without padding.
+    """
 
     def __init__(self, fuse_softmax_backward: bool = True, opt: int = 1, packed_input: bool = False) -> None:
         super().__init__()
@@ -34,7 +40,19 @@ class TransducerLoss(nn.Module):
         max_f_len: int | None = None,
         debug_list: list[Any] | None = None,
     ) -> Tensor:
-        """x (B, T, U+1, V), or packed (N, V); label (B, U)."""
+        """(B,) losses.
+
+        Args:
+            x: (B, T, U+1, V) logits, or packed (N, V); float64, float32, float16 or bfloat16.
+            label: (B, U) int labels; padding is ignored.
+            f_len: (B,) true numbers of frames T_b, 1 to T, on any device; integers.
+            y_len: (B,) true numbers of labels U_b, 0 to U; integers.
+            blank_idx: the column of the blank.
+            batch_offset: (B,) cumulative sums of f_len · (y_len + 1), with packed_input; asked for as the original
+                does, and computed anew.
+            max_f_len: the largest f_len, with packed_input; asked for as the original does.
+            debug_list: None: the original's alpha and beta do not exist here.
+        """
         return _loss(
             self.packed_input, x, label, f_len, y_len, blank_idx, batch_offset, max_f_len, debug_list
         )
@@ -76,11 +94,19 @@ def _wide(tensor: Tensor) -> Tensor:
 
 
 class TransducerJoint(nn.Module):
-    """f (B, T, H) + g (B, U+1, H), with ReLU and dropout if wanted: (B, T, U+1, H), or packed (packed_batch, H).
+    """The hidden layer f (B, T, H) + g (B, U+1, H) of a joint network, with ReLU and dropout if asked for.
 
-    Without ``pack_output`` the padding is -1, and its gradient is 0. Gradients are summed in float32 for half types, too.
-    ``opt`` and ``fwd_tile_size`` change nothing. With ``probe_mask`` the mask of ReLU and dropout is appended to
-    ``mask_probe``.
+    Gradients are summed in float32 for half types, too.
+
+    Args:
+        pack_output: whether the result is packed, (packed_batch, H), in place of (B, T, U+1, H) whose padding is −1
+            with gradient 0.
+        relu: whether a ReLU follows the sum.
+        dropout: whether dropout follows, in training.
+        opt: has no effect.
+        fwd_tile_size: has no effect.
+        dropout_prob: the probability of an element to become 0, in [0, 1].
+        probe_mask: whether the mask of ReLU and dropout is appended to ``mask_probe`` in each call.
     """
 
     def __init__(
@@ -109,7 +135,16 @@ class TransducerJoint(nn.Module):
         batch_offset: Tensor | None = None,
         packed_batch: int = 0,
     ) -> Tensor:
-        """g_len counts states, U_b + 1; batch_offset is the cumulative sum of f_len · g_len, and packed_batch its last."""
+        """(B, T, U+1, H), or with ``pack_output`` (packed_batch, H), of the dtype of f.
+
+        Args:
+            f: (B, T, H) encoder outputs.
+            g: (B, U+1, H) predictor outputs.
+            f_len: (B,) true numbers of frames.
+            g_len: (B,) true numbers of states, U_b + 1.
+            batch_offset: (B,) the cumulative sum of f_len · g_len, with ``pack_output``.
+            packed_batch: the last of batch_offset, with ``pack_output``.
+        """
         if self.pack_output:
             if batch_offset is None or packed_batch == 0:
                 raise ValueError("Please specify batch_offset and packed_batch when packing is enabled")

@@ -16,7 +16,11 @@ from warpalign.transducer import TransducerPenalties
 
 
 class TransducerLoss(nn.Module):
-    """(B,) RNN-T losses."""
+    """(B,) RNN-T losses with penalties, float32 for half types.
+
+    Args:
+        packed_input: whether logits are packed: (N, V), utterance after utterance, without padding.
+    """
 
     def __init__(self, packed_input: bool = False) -> None:
         super().__init__()
@@ -38,10 +42,25 @@ class TransducerLoss(nn.Module):
         eos_penalty: float = 0.0,
         star_penalty: float = 1.0,
     ) -> Tensor:
-        """x (B, T, U+1, V), or packed (N, V); label (B, U).
+        """(B,) losses.
 
-        Labels that are ``eos_idx`` have ``eos_penalty`` besides ``delay_penalty``. ``star_idx`` is a wildcard: its arc has no
-        score, and the blanks after it have the probability ``star_penalty``. None, or a number below 0: there is none.
+        Args:
+            x: (B, T, U+1, V) logits, or packed (N, V); float64, float32, float16 or bfloat16.
+            label: (B, U) int labels; padding is ignored.
+            f_len: (B,) true numbers of frames T_b, 1 to T, on any device; integers.
+            y_len: (B,) true numbers of labels U_b, 0 to U; integers.
+            blank_idx: the column of the blank.
+            eos_idx: the label of the end of a sentence, which has eos_penalty besides delay_penalty; None, or a number
+                below 0: none.
+            star_idx: a wildcard label: its arc has no score, and the blanks after it have the probability star_penalty;
+                None, or a number below 0: none.
+            batch_offset: (B,) cumulative sums of f_len · (y_len + 1), with packed_input; asked for as the original
+                does, and computed anew.
+            max_f_len: the largest f_len, with packed_input; asked for as the original does.
+            debug_list: None: the original's alpha and beta do not exist here.
+            delay_penalty: a label at frame t gets delay_penalty · ((T−1)/2 − t) added to its weight.
+            eos_penalty: the same for the label eos_idx, in addition.
+            star_penalty: the probability of the blanks after star_idx, > 0.
         """
         arguments = (x, label, f_len, y_len, blank_idx, batch_offset, max_f_len, debug_list)
         eos, star = (None if index is None or index < 0 else index for index in (eos_idx, star_idx))
@@ -65,6 +84,17 @@ class CustomLSTM(LSTM):
 
     Checkpoints are torch.nn.LSTM's. What differs: gradients flow to the initial states and through the final ones, and
     ``quantize=True`` is refused.
+
+    Args:
+        input_size: the number of features I.
+        hidden_size: the number of units H.
+        num_layers: the number of layers L.
+        dropout: the probability of dropout between layers, in training.
+        hard: whether gates are hard sigmoids and the cell's activation a hard tanh.
+        quantize: False: the original's quantized products do not exist here.
+        rw_dropout: the probability of dropout of the recurrent weights, in training.
+        dtype: of the parameters; None: torch's default.
+        device: of the parameters; None: torch's default.
     """
 
     _unrecorded_is_soft = False  # the original's checkpoints do not say which activation they belong to
@@ -100,9 +130,11 @@ class CustomLSTM(LSTM):
     def forward(  # type: ignore[override]
         self, x: Tensor, init_states: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
-        """x (T, B, I), init_states two of (L, B, H) -> (y, (h, c), (h_all, c_all)); the third is None in evaluation.
+        """(y, (h, c), (h_all, c_all)): y (T, B, H), states (L, B, H), and in training the states of all steps (L, T, B, H); in evaluation None.
 
-        h_all and c_all are (L, T, B, H).
+        Args:
+            x: (T, B, I) input.
+            init_states: two states (L, B, H); None: zeros.
         """
         y, states, all_states = super().forward(x, init_states)
         return y, states, all_states if self.training else None

@@ -96,7 +96,18 @@ def _native(weights: Tensor, dim: int) -> Tensor:
 
 
 class LSTM(_Base):
-    """(output, (h, c)); the states are (1, B, H), or with ``return_state_sequence`` of all steps, as the output with a 1 in front."""
+    """haste's LSTM of one layer: (output, (h, c)).
+
+    Args:
+        input_size: the number of features I.
+        hidden_size: the number of units H.
+        batch_first: whether input and output are (B, T, ·) in place of (T, B, ·).
+        forget_bias: what reset_parameters() writes into the bias of the forget gate.
+        dropout: the probability of dropout of the recurrent weights, in training; in [0, 1).
+        zoneout: the probability of a unit of h to keep its value, in training; in [0, 1).
+        return_state_sequence: whether the states of all steps are returned, (1, T, B, H) or with batch_first (1, B, T,
+            H), in place of the last ones (1, B, H).
+    """
 
     def to_native_weights(self) -> tuple[nn.Parameter, nn.Parameter, nn.Parameter, nn.Parameter]:
         """weight_ih_l0, weight_hh_l0, bias_ih_l0 and bias_hh_l0 of torch.nn.LSTM; each bias has half of this one."""
@@ -118,12 +129,29 @@ class LSTM(_Base):
     def forward(
         self, input: Tensor, state: tuple[Tensor, Tensor] | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """input (T, B, I), or (B, T, I) with ``batch_first``; state two of (1, B, H); lengths (B,)."""
+        """(output, (h, c)): the output (T, B, H), or (B, T, H) with ``batch_first``.
+
+        Args:
+            input: (T, B, I), or (B, T, I) with ``batch_first``.
+            state: (h, c), each (1, B, H); None: zeros.
+            lengths: (B,) true numbers of steps, integers; None: all T.
+        """
         return self._run(input, state, lengths)
 
 
 class LayerNormLSTM(_Base):
-    """:class:`LSTM` with layer norm: ``gamma`` (2, 4H) scales W x and R h, ``gamma_h`` and ``beta_h`` (H,) the cell on its way out."""
+    """:class:`LSTM` with layer norm: ``gamma`` (2, 4H) scales W x and R h, ``gamma_h`` and ``beta_h`` (H,) the cell on its way out.
+
+    Args:
+        input_size: the number of features I.
+        hidden_size: the number of units H.
+        batch_first: whether input and output are (B, T, ·) in place of (T, B, ·).
+        forget_bias: what reset_parameters() writes into the bias of the forget gate.
+        dropout: the probability of dropout of the recurrent weights, in training; in [0, 1).
+        zoneout: the probability of a unit of h to keep its value, in training; in [0, 1).
+        return_state_sequence: whether the states of all steps are returned, (1, T, B, H) or with batch_first (1, B, T,
+            H), in place of the last ones (1, B, H).
+    """
 
     def _add_parameters(self, hidden_size: int) -> None:
         self.gamma = nn.Parameter(torch.empty(2, hidden_size * 4))
@@ -141,6 +169,12 @@ class LayerNormLSTM(_Base):
     def forward(
         self, input: Tensor, state: tuple[Tensor, Tensor] | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """input (T, B, I), or (B, T, I) with ``batch_first``; state two of (1, B, H); lengths (B,)."""
+        """(output, (h, c)), as :meth:`LSTM.forward`.
+
+        Args:
+            input: (T, B, I), or (B, T, I) with ``batch_first``.
+            state: (h, c), each (1, B, H); None: zeros.
+            lengths: (B,) true numbers of steps, integers; None: all T.
+        """
         gamma = _native(self.gamma, 1)
         return self._run(input, state, lengths, (gamma[0], gamma[1], self.gamma_h, self.beta_h))

@@ -14,9 +14,13 @@ from warpalign.ctc import monotonic_alignment_search as _search
 
 
 def maximum_path(value: Tensor, mask: Tensor, implementation: str = "cython", **kwargs: Any) -> Tensor:
-    """(B, T_x, T_y), of value's dtype: 1 on the best path, else 0. mask: (B, T_x, T_y), 1 where both are true.
+    """(B, T_x, T_y), of value's dtype: 1 on the best path, else 0.
 
-    implementation: "cython" or "numpy", which are the same here.
+    Args:
+        value: (B, T_x, T_y) scores of text and frames, floating-point.
+        mask: (B, T_x, T_y): 1 where both axes are within their true lengths, else 0.
+        implementation: "cython" or "numpy", which are the same here.
+        kwargs: have no effect.
     """
     if implementation not in ("cython", "numpy"):
         raise NotImplementedError(f'implementation: expected "cython" or "numpy", got {implementation!r}')
@@ -25,10 +29,21 @@ def maximum_path(value: Tensor, mask: Tensor, implementation: str = "cython", **
 
 
 def maximum_path_cython(value: Tensor, mask: Tensor) -> Tensor:
-    """:func:`maximum_path`."""
+    """:func:`maximum_path`.
+
+    Args:
+        value: (B, T_x, T_y) scores of text and frames, floating-point.
+        mask: (B, T_x, T_y): 1 where both axes are within their true lengths, else 0.
+    """
     return maximum_path(value, mask)
 
 
 def maximum_path_numpy(value: Tensor, mask: Tensor, *, max_neg_val: float | None = None) -> Tensor:
-    """:func:`maximum_path`. max_neg_val changes nothing."""
+    """:func:`maximum_path`.
+
+    Args:
+        value: (B, T_x, T_y) scores of text and frames, floating-point.
+        mask: (B, T_x, T_y): 1 where both axes are within their true lengths, else 0.
+        max_neg_val: has no effect.
+    """
     return maximum_path(value, mask)

@@ -54,7 +54,12 @@ class SoftDTW(nn.Module):
         self.dist_func = SoftDTW._euclidean_dist_func if dist_func is None else dist_func
 
     def forward(self, X: Tensor, Y: Tensor) -> Tensor:
-        """X (B, N, D), Y (B, M, D) -> (B,); of different dtypes in the one that holds both, of integers in torch's default."""
+        """(B,) values, in the dtype that holds both; of integers in torch's default dtype.
+
+        Args:
+            X: (B, N, D) series.
+            Y: (B, M, D) series.
+        """
         check_shapes(X, Y)
         check_device(self.use_cuda, X)
         X, Y = promoted(X, Y)

@@ -28,7 +28,17 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """CTC loss of log-probabilities (T, N, C) or (T, C)."""
+    """CTC loss: (N,) with "none", else a number; float32 for half types.
+
+    Args:
+        log_probs: (T, N, C) or (T, C) log-probabilities, float64, float32, float16 or bfloat16.
+        targets: (N, S) labels, padded, or (sum of target_lengths,), concatenated; for (T, C) (S,).
+        input_lengths: (N,) true numbers of frames, a tensor or a sequence of integers.
+        target_lengths: (N,) true numbers of labels, a tensor or a sequence of integers.
+        blank: the class of the blank.
+        reduction: "none"; "mean": each loss is divided by its target length before; "sum".
+        zero_infinity: whether a loss of inf and its gradient become 0.
+    """
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     unbatched = log_probs.dim() == 2
@@ -111,7 +121,13 @@ def _check_values(lengths: Tensor, counts: Tensor, targets: Tensor, frames: int,
 
 
 class CTCLoss(nn.Module):
-    """:func:`ctc_loss` with fixed settings."""
+    """:func:`ctc_loss` with fixed settings.
+
+    Args:
+        blank: the class of the blank.
+        reduction: "none"; "mean": each loss is divided by its target length before; "sum".
+        zero_infinity: whether a loss of inf and its gradient become 0.
+    """
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
         super().__init__()
@@ -126,6 +142,14 @@ class CTCLoss(nn.Module):
         input_lengths: Tensor | Sequence[int],
         target_lengths: Tensor | Sequence[int],
     ) -> Tensor:
+        """As :func:`ctc_loss`.
+
+        Args:
+            log_probs: (T, N, C) or (T, C) log-probabilities, float64, float32, float16 or bfloat16.
+            targets: (N, S) labels, padded, or (sum of target_lengths,), concatenated; for (T, C) (S,).
+            input_lengths: (N,) true numbers of frames, a tensor or a sequence of integers.
+            target_lengths: (N,) true numbers of labels, a tensor or a sequence of integers.
+        """
         return ctc_loss(
             log_probs,
             targets,

@@ -28,7 +28,18 @@ def rnnt_loss(
     reduction: str = "mean",
     fused_log_softmax: bool = True,
 ) -> Tensor:
-    """RNN-T loss of logits (B, T, U+1, V); with ``fused_log_softmax=False`` of log-probabilities, and the gradient by them."""
+    """RNN-T loss: (B,) with "none", else a number.
+
+    Args:
+        logits: (B, T, U+1, V) logits, float64, float32, float16 or bfloat16.
+        targets: (B, U) labels; integers.
+        logit_lengths: (B,) true numbers of frames; integers.
+        target_lengths: (B,) true numbers of labels; integers.
+        blank: the column of the blank; a negative number counts from V.
+        clamp: gradients are clamped to ±clamp; 0 and less: they are not.
+        reduction: "none", "mean" or "sum".
+        fused_log_softmax: True: of logits. False: of log-probabilities, with the gradient with respect to them.
+    """
     if torch.jit.is_scripting():  # type: ignore[attr-defined]
         result: Tensor = torch.ops.warpalign.torchaudio_rnnt_loss(
             logits, targets, logit_lengths, target_lengths, blank, clamp, reduction, fused_log_softmax
@@ -74,7 +85,14 @@ _library.impl("torchaudio_rnnt_loss", _rnnt_loss, "CompositeImplicitAutograd")
 
 
 class RNNTLoss(nn.Module):
-    """:func:`rnnt_loss` with fixed settings."""
+    """:func:`rnnt_loss` with fixed settings.
+
+    Args:
+        blank: the column of the blank; a negative number counts from V.
+        clamp: gradients are clamped to ±clamp; 0 and less: they are not.
+        reduction: "none", "mean" or "sum".
+        fused_log_softmax: True: of logits. False: of log-probabilities, with the gradient with respect to them.
+    """
 
     def __init__(
         self, blank: int = -1, clamp: float = -1.0, reduction: str = "mean", fused_log_softmax: bool = True
@@ -88,6 +106,14 @@ class RNNTLoss(nn.Module):
     def forward(
         self, logits: Tensor, targets: Tensor, logit_lengths: Tensor, target_lengths: Tensor
     ) -> Tensor:
+        """As :func:`rnnt_loss`.
+
+        Args:
+            logits: (B, T, U+1, V) logits, float64, float32, float16 or bfloat16.
+            targets: (B, U) labels; integers.
+            logit_lengths: (B,) true numbers of frames; integers.
+            target_lengths: (B,) true numbers of labels; integers.
+        """
         return rnnt_loss(
             logits,
             targets,
@@ -107,7 +133,17 @@ def forced_align(
     target_lengths: Tensor | None = None,
     blank: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """The best path of log-probabilities (B, T, C) and targets (B, L): labels (B, T), of targets' dtype, and scores (B, T)."""
+    """The best CTC path: labels (B, T), of the dtype of targets, and scores (B, T), of that of log_probs.
+
+    Blanks of score 0 follow the end of an utterance.
+
+    Args:
+        log_probs: (B, T, C) log-probabilities.
+        targets: (B, L) labels without blank.
+        input_lengths: (B,) true numbers of frames; None: all T.
+        target_lengths: (B,) true numbers of labels; None: all L.
+        blank: the class of the blank.
+    """
     if targets.device.type == "cpu":
         if blank in targets:
             raise ValueError(f"targets Tensor shouldn't contain blank index. Found {targets}.")
@@ -129,7 +165,14 @@ def forced_align(
 
 @dataclass
 class TokenSpan:
-    """A token with its frames, ``start`` inclusive and ``end`` exclusive, and the mean of their scores."""
+    """A token with its frames and the mean of their scores.
+
+    Args:
+        token: the class.
+        start: the first frame.
+        end: the frame after the last one.
+        score: the mean of the frames' scores.
+    """
 
     token: int
     start: int
@@ -142,7 +185,13 @@ class TokenSpan:
 
 
 def merge_tokens(tokens: Tensor, scores: Tensor, blank: int = 0) -> list[TokenSpan]:
-    """Runs of equal labels but blank, from one utterance's path and its scores."""
+    """Runs of equal labels but blank, from one utterance's path and its scores.
+
+    Args:
+        tokens: (T,) the path, from :func:`forced_align`.
+        scores: (T,) its scores.
+        blank: the class of the blank.
+    """
     if tokens.ndim != 1 or scores.ndim != 1:
         raise ValueError("`tokens` and `scores` must be 1D Tensor.")
     if len(tokens) != len(scores):

@@ -188,7 +188,12 @@ def _linear(costs: Tensor | None, options: dict[str, Any]) -> tuple[TransportPla
 
 
 def build_knn_graph(X: Any, k: int = 30) -> Any:
-    """The connected graph of k nearest neighbours of points (N, D), as a SciPy matrix in compressed rows."""
+    """The connected graph of k nearest neighbours, as a SciPy matrix (N, N) in compressed rows. It needs SciPy.
+
+    Args:
+        X: (N, D) points, an array or a tensor.
+        k: the number of neighbours of a point.
+    """
     optional.load("scipy", "warpalign.compat.torchgw.build_knn_graph", "cluster")
     from scipy.sparse import csr_matrix
 
@@ -206,7 +211,17 @@ def joint_embedding(
     reg: float = 1.0,
     dim: int = 30,
 ) -> dict[str, Tensor]:
-    """:func:`warpalign.transport.joint_embedding`, which takes arrays, too."""
+    """:func:`warpalign.transport.joint_embedding` with the original's names: for each set (N, dim) in float64.
+
+    Args:
+        anchor_name: the set that all others were matched with.
+        data: for each set's name its features (N, D), an array or a tensor.
+        plans: for the name of each set but the anchor the plan (N of the anchor, N of the set), a matrix or a
+            :class:`warpalign.transport.TransportPlan`.
+        graphs: for some sets' names a graph of their points, as :func:`warpalign.transport.shortest_paths` takes it.
+        reg: the weight of Laplacians, >= 0.
+        dim: features of the space, at most.
+    """
     return embedding(
         {name: torch.as_tensor(x) for name, x in data.items()},
         {name: p if isinstance(p, TransportPlan) else torch.as_tensor(p) for name, p in plans.items()},

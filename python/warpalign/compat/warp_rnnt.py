@@ -19,9 +19,19 @@ def rnnt_loss(
     fastemit_lambda: float = 0.0,
     compact: bool = False,
 ) -> Tensor:
-    """RNN-T loss of log-probabilities (B, T, U+1, V), or with ``compact`` (N, V) and labels (sum U_b,).
+    """RNN-T loss of log-probabilities: (B,) with "none" or None, else a number; the gradient is with respect to them.
 
-    ``gather`` changes nothing: there is no memory that it could save here.
+    Args:
+        log_probs: (B, T, U+1, V) log-probabilities, or with ``compact`` (N, V).
+        labels: (B, U) labels, or with ``compact`` (sum of labels_lengths,).
+        frames_lengths: (B,) true numbers of frames.
+        labels_lengths: (B,) true numbers of labels.
+        average_frames: whether each loss is divided by its number of frames.
+        reduction: "none", "mean", "sum" or None, which is "none".
+        blank: the column of the blank.
+        gather: has no effect: there is no memory that it could save here.
+        fastemit_lambda: strength of FastEmit, >= 0.
+        compact: whether the batch is packed, without padding.
     """
     losses = transducer_loss(
         log_probs,

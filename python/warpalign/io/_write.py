@@ -39,6 +39,10 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 def write_array(path: str | Path, array: NDArray[Any]) -> None:
     """Writes an array atomically: .npy, or .csv for at most two axes (floats with all their digits).
 
+    Args:
+        path: the file; its name ends in .npy or .csv.
+        array: any shape for .npy, at most two axes for .csv.
+
     Raises:
         ValueError: another suffix, or too many axes.
         OSError: the file cannot be written; then it is as it was.
@@ -64,6 +68,10 @@ def print_table(file: TextIO, array: NDArray[Any]) -> None:
 
 def write_arrays(path: str | Path, arrays: dict[str, NDArray[Any]]) -> None:
     """Writes named arrays as a .npz file, atomically.
+
+    Args:
+        path: the file; its name ends in .npz.
+        arrays: by their names in the file.
 
     Raises:
         ValueError: another suffix.

@@ -1,6 +1,6 @@
 """Docstrings of the public interface: every argument has a line of its own, and every field of a result a sentence.
 
-Drop-ins take the arguments of other packages. Where one describes them, it describes all of them.
+Drop-ins take the arguments of other packages, and describe all of them too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from typing import Any
 
 import pytest
@@ -19,7 +20,9 @@ import warpalign
 from tests.python.core.test_public_api import modules, names
 from warpalign import ctc, estimators, recurrent, timeseries, transducer, transport
 
-NOT_CONSTRUCTED = ("ConvergenceWarning", "TransportPlan")  # by users
+NOT_CONSTRUCTED = ("ConvergenceWarning", "InputError", "TransportPlan")  # by users
+LEFT = ("warpalign.compat.nemo", "warpalign.compat.transformers")
+"""Whose functions without a section Args are passed over."""
 PUBLIC = [
     name
     for module in (timeseries, transducer, ctc, transport, recurrent, estimators)
@@ -51,15 +54,48 @@ def documented() -> Iterator[tuple[str, Any]]:
 
 
 def described() -> Iterator[tuple[str, Any]]:
-    """Functions and classes of other public modules, such as plots and drop-ins, that describe arguments."""
+    """Functions and classes of other public modules, such as plots and drop-ins, and the calls of modules with arguments of their own."""
     found = dict(documented())
     for path in modules():
         module = importlib.import_module(path)
         for name in names(module):
             value = getattr(module, name)
             is_public = callable(value) and value.__module__.startswith("warpalign.")
-            if is_public and "Args:" in (value.__doc__ or "") and value not in found.values():
-                yield f"{path}.{name}".removeprefix("warpalign."), value
+            if (
+                not is_public
+                or value in found.values()
+                or name in NOT_CONSTRUCTED
+                or has_described_fields(value)
+            ):
+                continue
+            if path in LEFT and "Args:" not in (value.__doc__ or ""):
+                continue
+            yield f"{path}.{name}".removeprefix("warpalign."), value
+            if inspect.isclass(value) and "forward" in vars(value) and not takes_any(value.forward):
+                yield f"{path}.{name}.forward".removeprefix("warpalign."), value.forward
+
+
+def has_described_fields(value: Any) -> bool:
+    """Whether this is a protocol, or a class whose fields have a sentence each in the place of Args."""
+    is_data = hasattr(value, "_fields") or (is_dataclass(value) and not fields_without_text(value))
+    return is_data or getattr(value, "_is_protocol", False)
+
+
+def takes_any(function: Any) -> bool:
+    """Whether a call takes ``*args``, whose forms the class describes."""
+    return any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(function).parameters.values())
+
+
+def fields_without_text(value: type) -> list[str]:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(value))).body
+    assert isinstance(definition, ast.ClassDef)
+    body = definition.body
+    return [
+        ast.unparse(field.target)
+        for field, after in zip(body, [*body[1:], None], strict=True)
+        if isinstance(field, ast.AnnAssign)
+        and not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant))
+    ]
 
 
 CASES = dict([*documented(), *described()])
@@ -77,18 +113,6 @@ def test_every_argument_is_documented(name: str) -> None:
     docstring = inspect.cleandoc(value.__doc__ or "")
     parameters = [p for p in inspect.signature(value).parameters if p != "self"]
     assert arguments(docstring) == parameters, f"{name}: Args are not the signature's arguments, in its order"
-
-
-def fields_without_text(value: type) -> list[str]:
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(value))).body
-    assert isinstance(definition, ast.ClassDef)
-    body = definition.body
-    return [
-        ast.unparse(field.target)
-        for field, after in zip(body, [*body[1:], None], strict=True)
-        if isinstance(field, ast.AnnAssign)
-        and not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant))
-    ]
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLIC if hasattr(getattr(warpalign, name), "_fields")])

@@ -47,7 +47,12 @@ __all__ = [
 
 
 def unif(n: int, type_as: Any = None) -> Any:
-    """(n,) weights 1 / n: an array, or what type_as is."""
+    """Uniform weights, float64 or of the kind and dtype of type_as.
+
+    Args:
+        n: how many weights, 1 / n each.
+        type_as: an array or a tensor whose kind, dtype and device the weights take; None: a NumPy array.
+    """
     import numpy as np
 
     weights = np.full(n, 1 / n)

@@ -38,10 +38,25 @@ def empirical_sinkhorn(
     warmstart: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """The plan between points (n, d) and (m, d); with isLazy log scaling vectors (f, g), and no table is made.
+    """The plan (n, m) between points; with isLazy logarithms of scaling vectors (f, g), and no matrix is stored.
 
-    metric: "sqeuclidean", "euclidean", "cityblock" or "cosine". The dict's "lazy_plan" is a
-    :class:`warpalign.transport.TransportPlan`.
+    Args:
+        X_s: (n, d) points.
+        X_t: (m, d) points.
+        reg: the regularisation strength, > 0.
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns; None or empty: uniform.
+        metric: "sqeuclidean", "euclidean", "cityblock" or "cosine"; others raise NotImplementedError.
+        numIterMax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        isLazy: whether the plan is not stored: two vectors of logarithms of scaling vectors, (n,) and (m,), are
+            returned in its place.
+        batchSize: has no effect: no batch of the matrix is stored.
+        verbose: has no effect.
+        log: whether a dict follows. With isLazy its "lazy_plan" is a :class:`warpalign.transport.TransportPlan`.
+        warn: whether a solve that has not converged warns, which waits for a GPU.
+        warmstart: logarithms (log u, log v) of scaling vectors to start from: log u is used, with isLazy log v.
+        kwargs: have no effect.
     """
     kind = kind_of(X_s, X_t)
     x, y = kind.tensor(X_s), kind.tensor(X_t)
@@ -93,7 +108,25 @@ def empirical_sinkhorn2(
     warmstart: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """The loss ⟨M, P⟩ of :func:`empirical_sinkhorn`; neither a table nor a plan is made."""
+    """The loss ⟨M, P⟩ of :func:`empirical_sinkhorn`; neither a table nor a plan is made.
+
+    Args:
+        X_s: (n, d) points.
+        X_t: (m, d) points.
+        reg: the regularisation strength, > 0.
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns; None or empty: uniform.
+        metric: "sqeuclidean", "euclidean", "cityblock" or "cosine"; others raise NotImplementedError.
+        numIterMax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        isLazy: whether costs are computed from the points in each iteration, and no matrix of costs is stored either.
+        batchSize: has no effect: no batch of the matrix is stored.
+        verbose: has no effect.
+        log: whether a dict follows. With isLazy its "lazy_plan" is a :class:`warpalign.transport.TransportPlan`.
+        warn: whether a solve that has not converged warns, which waits for a GPU.
+        warmstart: logarithms (log u, log v) of scaling vectors to start from: log u is used, with isLazy log v.
+        kwargs: have no effect.
+    """
     kind = kind_of(X_s, X_t)
     x, y = kind.tensor(X_s), kind.tensor(X_t)
     row, column = weights_of(a, len(x), kind), weights_of(b, len(y), kind)
@@ -138,7 +171,24 @@ def empirical_sinkhorn_divergence(
     warmstart: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """POT's divergence: of the losses ⟨M, P⟩ alone, and at least 0. :func:`warpalign.transport.sinkhorn_divergence` is of values."""
+    """POT's divergence: of the losses ⟨M, P⟩ alone, and at least 0. :func:`warpalign.transport.sinkhorn_divergence` is of values.
+
+    Args:
+        X_s: (n, d) points.
+        X_t: (m, d) points.
+        reg: the regularisation strength, > 0.
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns; None or empty: uniform.
+        metric: "sqeuclidean", "euclidean", "cityblock" or "cosine"; others raise NotImplementedError.
+        numIterMax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        verbose: has no effect.
+        log: whether a dict follows, with the three losses and their dicts.
+        warn: whether a solve that has not converged warns, which waits for a GPU.
+        warmstart: logarithms (log u, log v) of scaling vectors to start from: log u between the sets and of X_s with
+            itself, log v of X_t with itself.
+        kwargs: have no effect.
+    """
     kind = kind_of(X_s, X_t)
     x, y = kind.tensor(X_s), kind.tensor(X_t)
     row, column = weights_of(a, len(x), kind), weights_of(b, len(y), kind)

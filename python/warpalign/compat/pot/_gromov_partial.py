@@ -24,10 +24,22 @@ def entropic_partial_gromov_wasserstein(
     log: bool = False,
     verbose: bool = False,
 ) -> Any:
-    """The plan (n, m) that moves the mass m, by default the smaller sum of weights.
+    """The plan (n, m) that moves the mass m.
 
-    With ``log`` a dict follows, with "partial_gw_dist" and "err". All other arguments are those of
-    :func:`warpalign.compat.pot.gromov.entropic_gromov_wasserstein`.
+    Args:
+        C1: (n, n) matrix.
+        C2: (m, m) matrix.
+        p: (n,) weights of the rows; None: uniform.
+        q: (m,) weights of the columns; None: uniform.
+        reg: the regularisation strength, > 0.
+        m: the mass that is moved; None: the smaller sum of weights.
+        loss_fun: "square_loss" or "kl_loss".
+        G0: (n, m) plan to start from; None: p qᵀ.
+        numItermax: the maximum number of steps.
+        tol: steps end when less than this share of the mass moves.
+        symmetric: whether both matrices are symmetric; None: it is found out.
+        log: whether a dict follows, with "partial_gw_dist" and "err".
+        verbose: has no effect.
     """
     given = problem(C1, C2, p, q, loss_fun, symmetric)
     return _plan(given, reg, m, G0, numItermax, tol, log, "partial_gw_dist")
@@ -48,7 +60,23 @@ def entropic_partial_gromov_wasserstein2(
     log: bool = False,
     verbose: bool = False,
 ) -> Any:
-    """The loss of :func:`entropic_partial_gromov_wasserstein`; the dict has the plan as "T"."""
+    """The loss over the plan of :func:`entropic_partial_gromov_wasserstein`.
+
+    Args:
+        C1: (n, n) matrix.
+        C2: (m, m) matrix.
+        p: (n,) weights of the rows; None: uniform.
+        q: (m,) weights of the columns; None: uniform.
+        reg: the regularisation strength, > 0.
+        m: the mass that is moved; None: the smaller sum of weights.
+        loss_fun: "square_loss" or "kl_loss".
+        G0: (n, m) plan to start from; None: p qᵀ.
+        numItermax: the maximum number of steps.
+        tol: steps end when less than this share of the mass moves.
+        symmetric: whether both matrices are symmetric; None: it is found out.
+        log: whether a dict follows, with "partial_gw_dist", "err", and the plan as "T".
+        verbose: has no effect.
+    """
     plan, record = entropic_partial_gromov_wasserstein(
         C1, C2, p, q, reg, m, loss_fun, G0, numItermax, tol, symmetric, log=True
     )
@@ -73,10 +101,26 @@ def entropic_partial_fused_gromov_wasserstein(
     log: bool = False,
     verbose: bool = False,
 ) -> Any:
-    """:func:`entropic_partial_gromov_wasserstein` with 1 − alpha times costs M (n, m).
+    """:func:`entropic_partial_gromov_wasserstein` with 1 − alpha times costs M.
 
-    POT 0.9.7 adds the sum of M T to every cost in the place of M, so that M does not count. Here it does. The dict has
-    "partial_fgw_dist" and "err".
+    POT 0.9.7 adds the sum of M T to every cost in the place of M, so that M does not count. Here it does.
+
+    Args:
+        M: (n, m) costs, whose factor is 1 − alpha.
+        C1: (n, n) matrix.
+        C2: (m, m) matrix.
+        p: (n,) weights of the rows; None: uniform.
+        q: (m,) weights of the columns; None: uniform.
+        reg: the regularisation strength, > 0.
+        m: the mass that is moved; None: the smaller sum of weights.
+        loss_fun: "square_loss" or "kl_loss".
+        alpha: the factor of the loss between matrices, from 0 to 1.
+        G0: (n, m) plan to start from; None: p qᵀ.
+        numItermax: the maximum number of steps.
+        tol: steps end when less than this share of the mass moves.
+        symmetric: whether both matrices are symmetric; None: it is found out.
+        log: whether a dict follows, with "partial_fgw_dist" and "err".
+        verbose: has no effect.
     """
     given = problem(C1, C2, p, q, loss_fun, symmetric, M, alpha)
     return _plan(given, reg, m, G0, numItermax, tol, log, "partial_fgw_dist")
@@ -99,7 +143,26 @@ def entropic_partial_fused_gromov_wasserstein2(
     log: bool = False,
     verbose: bool = False,
 ) -> Any:
-    """The losses of :func:`entropic_partial_fused_gromov_wasserstein`; the dict has "T", "lin_loss" and "quad_loss"."""
+    """The loss over the plan of :func:`entropic_partial_fused_gromov_wasserstein`.
+
+    Args:
+        M: (n, m) costs, whose factor is 1 − alpha.
+        C1: (n, n) matrix.
+        C2: (m, m) matrix.
+        p: (n,) weights of the rows; None: uniform.
+        q: (m,) weights of the columns; None: uniform.
+        reg: the regularisation strength, > 0.
+        m: the mass that is moved; None: the smaller sum of weights.
+        loss_fun: "square_loss" or "kl_loss".
+        alpha: the factor of the loss between matrices, from 0 to 1.
+        G0: (n, m) plan to start from; None: p qᵀ.
+        numItermax: the maximum number of steps.
+        tol: steps end when less than this share of the mass moves.
+        symmetric: whether both matrices are symmetric; None: it is found out.
+        log: whether a dict follows, with "partial_fgw_dist", its parts "lin_loss" and "quad_loss", "err", and the plan
+            as "T".
+        verbose: has no effect.
+    """
     plan, record = entropic_partial_fused_gromov_wasserstein(
         M, C1, C2, p, q, reg, m, loss_fun, alpha, G0, numItermax, tol, symmetric, log=True
     )

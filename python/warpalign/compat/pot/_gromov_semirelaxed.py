@@ -58,7 +58,24 @@ def entropic_semirelaxed_gromov_wasserstein2(
     random_state: Any = 0,
     **kwargs: Any,
 ) -> Any:
-    """The loss of :func:`entropic_semirelaxed_gromov_wasserstein`; the dict has the plan as "T"."""
+    """The loss over the plan of :func:`entropic_semirelaxed_gromov_wasserstein`.
+
+    Args:
+        C1: (n, n) matrix.
+        C2: (m, m) matrix.
+        p: (n,) weights of the rows; None: uniform.
+        loss_fun: "square_loss" or "kl_loss".
+        epsilon: the strength of KL to the last plan, > 0.
+        symmetric: whether both matrices are symmetric; None: it is found out.
+        G0: (n, m) plan to start from; None or "product": p times uniform weights; other names raise
+            NotImplementedError.
+        max_iter: the maximum number of steps.
+        tol: steps end when less than this share of the mass moves.
+        log: whether a dict follows, with "srgw_dist", "err", and the plan as "T".
+        verbose: has no effect.
+        random_state: of the named starts other than "product", which raise NotImplementedError.
+        kwargs: have no effect.
+    """
     plan, record = entropic_semirelaxed_gromov_wasserstein(
         C1, C2, p, loss_fun, epsilon, symmetric, G0, max_iter, tol, log=True
     )
@@ -82,9 +99,24 @@ def entropic_semirelaxed_fused_gromov_wasserstein(
     verbose: bool = False,
     random_state: Any = 0,
 ) -> Any:
-    """:func:`entropic_semirelaxed_gromov_wasserstein` with 1 − alpha times costs M (n, m).
+    """:func:`entropic_semirelaxed_gromov_wasserstein` with 1 − alpha times costs M.
 
-    The dict has "lin_loss", "quad_loss", "srfgw_dist" and "err".
+    Args:
+        M: (n, m) costs, whose factor is 1 − alpha.
+        C1: (n, n) matrix.
+        C2: (m, m) matrix.
+        p: (n,) weights of the rows; None: uniform.
+        loss_fun: "square_loss" or "kl_loss".
+        symmetric: whether both matrices are symmetric; None: it is found out.
+        epsilon: the strength of KL to the last plan, > 0.
+        alpha: the factor of the loss between matrices, from 0 to 1.
+        G0: (n, m) plan to start from; None or "product": p times uniform weights; other names raise
+            NotImplementedError.
+        max_iter: the maximum number of steps.
+        tol: steps end when less than this share of the mass moves.
+        log: whether a dict follows, with "srfgw_dist", its parts "lin_loss" and "quad_loss", and "err".
+        verbose: has no effect.
+        random_state: of the named starts other than "product", which raise NotImplementedError.
     """
     given = problem(C1, C2, p, None, loss_fun, symmetric, M, alpha)
     return _plan(given, epsilon, G0, max_iter, tol, log, ("lin_loss", "quad_loss", "srfgw_dist"))
@@ -106,7 +138,26 @@ def entropic_semirelaxed_fused_gromov_wasserstein2(
     verbose: bool = False,
     random_state: Any = 0,
 ) -> Any:
-    """The losses of :func:`entropic_semirelaxed_fused_gromov_wasserstein`; the dict has the plan as "T"."""
+    """The loss over the plan of :func:`entropic_semirelaxed_fused_gromov_wasserstein`.
+
+    Args:
+        M: (n, m) costs, whose factor is 1 − alpha.
+        C1: (n, n) matrix.
+        C2: (m, m) matrix.
+        p: (n,) weights of the rows; None: uniform.
+        loss_fun: "square_loss" or "kl_loss".
+        symmetric: whether both matrices are symmetric; None: it is found out.
+        epsilon: the strength of KL to the last plan, > 0.
+        alpha: the factor of the loss between matrices, from 0 to 1.
+        G0: (n, m) plan to start from; None or "product": p times uniform weights; other names raise
+            NotImplementedError.
+        max_iter: the maximum number of steps.
+        tol: steps end when less than this share of the mass moves.
+        log: whether a dict follows, with "srfgw_dist", its parts "lin_loss" and "quad_loss", "err", and the plan as
+            "T".
+        verbose: has no effect.
+        random_state: of the named starts other than "product", which raise NotImplementedError.
+    """
     plan, record = entropic_semirelaxed_fused_gromov_wasserstein(
         M, C1, C2, p, loss_fun, symmetric, epsilon, alpha, G0, max_iter, tol, log=True
     )

@@ -179,7 +179,29 @@ def fused_unbalanced_gromov_wasserstein2(
     verbose: bool = False,
     **kwargs_solve: Any,
 ) -> Any:
-    """The objective of :func:`fused_unbalanced_gromov_wasserstein`, with gradients at the plans that were found."""
+    """The objective of :func:`fused_unbalanced_gromov_wasserstein`, with gradients at the plans that were found.
+
+    Args:
+        Cx: (n, n) matrix.
+        Cy: (m, m) matrix.
+        wx: (n,) weights of the rows; None: uniform.
+        wy: (m,) weights of the columns; None: uniform.
+        reg_marginals: strengths of KL of the marginals, a number or two; inf: the marginal is exact.
+        epsilon: the regularisation strength, > 0: Sinkhorn's is the only solver.
+        divergence: "kl". "l2" with a Sinkhorn solver is "kl" with a warning, as in POT.
+        unbalanced_solver: has no effect.
+        alpha: the factor of costs M.
+        M: (n, m) costs; None: none.
+        init_duals: logarithms of the scaling vectors to start from.
+        init_pi: (n, m) plan to start from; None: wx wyᵀ.
+        max_iter: the maximum number of turns.
+        tol: turns end when the first plan moves by less, in L1.
+        max_iter_ot: the maximum number of Sinkhorn iterations of a plan's problem.
+        tol_ot: these iterations end when no logarithm of a scaling vector moves by more.
+        log: whether a dict follows, as that of :func:`fused_unbalanced_gromov_wasserstein`.
+        verbose: has no effect.
+        kwargs_solve: have no effect.
+    """
     _, _, record = fused_unbalanced_gromov_wasserstein(
         Cx, Cy, wx, wy, reg_marginals, epsilon, divergence, unbalanced_solver, alpha, M, init_duals, init_pi, max_iter,
         tol, max_iter_ot, tol_ot, True,

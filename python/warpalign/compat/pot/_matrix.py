@@ -39,11 +39,23 @@ def sinkhorn(
     warmstart: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """The plan (n, m) between weights a (n,) and b (m,) at costs M (n, m); for b (m, k) the k losses ⟨M, P⟩.
+    """The plan (n, m) between weights a and b at costs M; for b (m, k) the k losses ⟨M, P⟩.
 
-    An empty a or b stands for uniform weights. Iterations end when no logarithm of a scaling vector moves by more than stopThr.
-    With ``log`` a dict follows, with POT's keys of the method; its list "err" has the last error alone. ``kwargs`` may hold
-    epsilon0 of "sinkhorn_epsilon_scaling"; all others, and ``verbose``, change nothing.
+    Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns, or (m, k) for k problems; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
+        method: "sinkhorn", "sinkhorn_log", "greenkhorn", "sinkhorn_stabilized" or "sinkhorn_epsilon_scaling". All are
+            computed in the log domain and find the same plan; the name decides the keys of the dict.
+        numItermax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        verbose: has no effect.
+        log: whether a dict follows, with POT's keys of the method. Its list "err" has the last error alone.
+        warn: whether a solve that has not converged warns, which waits for a GPU.
+        warmstart: logarithms (log u, log v) of scaling vectors to start from, of which log u is used; of k problems a
+            list of k pairs. With "sinkhorn_stabilized" and "sinkhorn_epsilon_scaling": potentials in the unit of M.
+        kwargs: epsilon0 and numInnerItermax of "sinkhorn_epsilon_scaling"; others have no effect.
     """
     return _solve(
         a, b, M, reg, _checked(method, _METHODS), numItermax, stopThr, log, warn, warmstart, kwargs, plan=True
@@ -64,7 +76,23 @@ def sinkhorn2(
     warmstart: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """The loss ⟨M, P⟩ of :func:`sinkhorn`, or those of all columns of b; no plan is stored."""
+    """The loss ⟨M, P⟩ of :func:`sinkhorn`, or those of all columns of b; no plan is stored.
+
+    Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns, or (m, k) for k problems; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
+        method: "sinkhorn", "sinkhorn_log" or "sinkhorn_stabilized": the keys of the dict.
+        numItermax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        verbose: has no effect.
+        log: whether a dict follows, with POT's keys of the method. Its list "err" has the last error alone.
+        warn: whether a solve that has not converged warns, which waits for a GPU.
+        warmstart: logarithms (log u, log v) of scaling vectors to start from, of which log u is used; of k problems a
+            list of k pairs. With "sinkhorn_stabilized": potentials in the unit of M.
+        kwargs: have no effect.
+    """
     return _solve(
         a,
         b,
@@ -94,7 +122,22 @@ def sinkhorn_knopp(
     warmstart: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """:func:`sinkhorn` with method="sinkhorn"."""
+    """:func:`sinkhorn` with method="sinkhorn".
+
+    Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns, or (m, k) for k problems; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
+        numItermax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        verbose: has no effect.
+        log: whether a dict follows, with POT's keys of the method. Its list "err" has the last error alone.
+        warn: whether a solve that has not converged warns, which waits for a GPU.
+        warmstart: logarithms (log u, log v) of scaling vectors to start from, of which log u is used; of k problems a
+            list of k pairs.
+        kwargs: have no effect.
+    """
     return _solve(a, b, M, reg, "sinkhorn", numItermax, stopThr, log, warn, warmstart, kwargs, plan=True)
 
 
@@ -111,7 +154,22 @@ def sinkhorn_log(
     warmstart: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """:func:`sinkhorn` with method="sinkhorn_log"."""
+    """:func:`sinkhorn` with method="sinkhorn_log".
+
+    Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns, or (m, k) for k problems; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
+        numItermax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        verbose: has no effect.
+        log: whether a dict follows, with POT's keys of the method. Its list "err" has the last error alone.
+        warn: whether a solve that has not converged warns, which waits for a GPU.
+        warmstart: logarithms (log u, log v) of scaling vectors to start from, of which log u is used; of k problems a
+            list of k pairs.
+        kwargs: have no effect.
+    """
     return _solve(a, b, M, reg, "sinkhorn_log", numItermax, stopThr, log, warn, warmstart, kwargs, plan=True)
 
 
@@ -127,7 +185,21 @@ def greenkhorn(
     warn: bool = True,
     warmstart: Any = None,
 ) -> Any:
-    """:func:`sinkhorn` with method="greenkhorn", whose updates of single entries are whole sweeps here."""
+    """:func:`sinkhorn` with method="greenkhorn", whose updates of single entries are whole sweeps here.
+
+    Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns, or (m, k) for k problems; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
+        numItermax: the maximum number of sweeps.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        verbose: has no effect.
+        log: whether a dict follows, with "u", "v" and "n_iter".
+        warn: whether a solve that has not converged warns, which waits for a GPU.
+        warmstart: logarithms (log u, log v) of scaling vectors to start from, of which log u is used; of k problems a
+            list of k pairs.
+    """
     return _solve(a, b, M, reg, "greenkhorn", numItermax, stopThr, log, warn, warmstart, {}, plan=True)
 
 
@@ -146,7 +218,24 @@ def sinkhorn_stabilized(
     warn: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """:func:`sinkhorn` with method="sinkhorn_stabilized"; warmstart holds potentials (alpha, beta) in units of M."""
+    """:func:`sinkhorn` with method="sinkhorn_stabilized".
+
+    Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns, or (m, k) for k problems; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
+        numItermax: the maximum number of iterations.
+        tau: has no effect: nothing overflows in the log domain.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        warmstart: potentials (alpha, beta) in the unit of M to start from, of which alpha is used; of k problems a list
+            of k pairs.
+        verbose: has no effect.
+        print_period: has no effect.
+        log: whether a dict follows, with POT's keys of the method. Its list "err" has the last error alone.
+        warn: whether a solve that has not converged warns, which waits for a GPU.
+        kwargs: have no effect.
+    """
     return _solve(
         a, b, M, reg, "sinkhorn_stabilized", numItermax, stopThr, log, warn, warmstart, kwargs, plan=True
     )
@@ -169,7 +258,27 @@ def sinkhorn_epsilon_scaling(
     warn: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """:func:`sinkhorn` with annealing from epsilon0, and at most numItermax · numInnerItermax iterations at reg."""
+    """:func:`sinkhorn` with annealing from epsilon0, and at most numItermax · numInnerItermax iterations at reg.
+
+    Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns, or (m, k) for k problems; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
+        numItermax: with numInnerItermax, the maximum number of iterations: their product.
+        epsilon0: the regularisation strength of the first iterations, in the unit of M; it shrinks by exp(−1) until it
+            is reg.
+        numInnerItermax: the other factor of the maximum number of iterations.
+        tau: has no effect: nothing overflows in the log domain.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        warmstart: potentials (alpha, beta) in the unit of M to start from, of which alpha is used; of k problems a list
+            of k pairs.
+        verbose: has no effect.
+        print_period: has no effect.
+        log: whether a dict follows, with POT's keys of the method. Its list "err" has the last error alone.
+        warn: whether a solve that has not converged warns, which waits for a GPU.
+        kwargs: have no effect.
+    """
     kwargs = {"epsilon0": epsilon0, "numInnerItermax": numInnerItermax} | kwargs
     return _solve(
         a, b, M, reg, "sinkhorn_epsilon_scaling", numItermax, stopThr, log, warn, warmstart, kwargs, plan=True

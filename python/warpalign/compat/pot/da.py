@@ -22,7 +22,11 @@ _NORMS: dict[str, Callable[[Tensor], Tensor]] = {"median": Tensor.median, "max":
 
 
 def distribution_estimation_uniform(X: Any) -> Any:
-    """(n,) weights 1 / n of the samples X (n, d)."""
+    """(n,) weights 1 / n of samples.
+
+    Args:
+        X: (n, d) samples, an array or a tensor, whose kind and dtype the weights take.
+    """
     kind = kind_of(X)
     return kind.out(torch.full((len(X),), 1 / len(X), dtype=kind.dtype, device=kind.device))
 

@@ -129,7 +129,25 @@ def entropic_gromov_wasserstein2(
     log: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """The sum of the loss over the plan of :func:`entropic_gromov_wasserstein`, without entropy; the dict has the plan as "T"."""
+    """The loss over the plan of :func:`entropic_gromov_wasserstein`, without entropy.
+
+    Args:
+        C1: (n, n) matrix.
+        C2: (m, m) matrix.
+        p: (n,) weights of the rows; None: uniform.
+        q: (m,) weights of the columns; None: uniform.
+        loss_fun: "square_loss" or "kl_loss".
+        epsilon: the regularisation strength, > 0.
+        symmetric: whether both matrices are symmetric; None: it is found out.
+        G0: (n, m) plan to start from; None: p qᵀ.
+        max_iter: the maximum number of steps.
+        tol: steps end when less than this share of the mass moves.
+        solver: "PGD", or "PPA": KL to the last plan in the place of the entropy.
+        warmstart: has no effect: each step starts from the potentials of the one before.
+        verbose: has no effect.
+        log: whether a dict follows, with "gw_dist", "err" and "T", the plan.
+        kwargs: numItermax and stopThr of the inner problems.
+    """
     plan, record = entropic_gromov_wasserstein(
         C1, C2, p, q, loss_fun, epsilon, symmetric, G0, max_iter, tol, solver, log=True, **kwargs
     )
@@ -156,9 +174,26 @@ def entropic_fused_gromov_wasserstein(
     log: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """The plan (n, m) of alpha times the loss between matrices, and 1 − alpha times costs M (n, m).
+    """The plan (n, m) of alpha times the loss between matrices, and 1 − alpha times costs M.
 
-    All other arguments are those of :func:`entropic_gromov_wasserstein`; the dict has "fgw_dist" and "err".
+    Args:
+        M: (n, m) costs, whose factor is 1 − alpha.
+        C1: (n, n) matrix.
+        C2: (m, m) matrix.
+        p: (n,) weights of the rows; None: uniform.
+        q: (m,) weights of the columns; None: uniform.
+        loss_fun: "square_loss" or "kl_loss".
+        epsilon: the regularisation strength, > 0.
+        symmetric: whether both matrices are symmetric; None: it is found out.
+        alpha: the factor of the loss between matrices, from 0 to 1.
+        G0: (n, m) plan to start from; None: p qᵀ.
+        max_iter: the maximum number of steps.
+        tol: steps end when less than this share of the mass moves.
+        solver: "PGD", or "PPA": KL to the last plan in the place of the entropy.
+        warmstart: has no effect: each step starts from the potentials of the one before.
+        verbose: has no effect.
+        log: whether a dict follows, with "fgw_dist" and "err".
+        kwargs: numItermax and stopThr of the inner problems.
     """
     given = problem(C1, C2, p, q, loss_fun, symmetric, M, alpha)
     return _plan(given, epsilon, G0, max_iter, tol, solver, log, kwargs, "fgw_dist")
@@ -183,7 +218,27 @@ def entropic_fused_gromov_wasserstein2(
     log: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Both losses of :func:`entropic_fused_gromov_wasserstein`, without entropy; the dict has "T", "lin_loss", "quad_loss"."""
+    """The loss over the plan of :func:`entropic_fused_gromov_wasserstein`, without entropy.
+
+    Args:
+        M: (n, m) costs, whose factor is 1 − alpha.
+        C1: (n, n) matrix.
+        C2: (m, m) matrix.
+        p: (n,) weights of the rows; None: uniform.
+        q: (m,) weights of the columns; None: uniform.
+        loss_fun: "square_loss" or "kl_loss".
+        epsilon: the regularisation strength, > 0.
+        symmetric: whether both matrices are symmetric; None: it is found out.
+        alpha: the factor of the loss between matrices, from 0 to 1.
+        G0: (n, m) plan to start from; None: p qᵀ.
+        max_iter: the maximum number of steps.
+        tol: steps end when less than this share of the mass moves.
+        solver: "PGD", or "PPA": KL to the last plan in the place of the entropy.
+        warmstart: has no effect: each step starts from the potentials of the one before.
+        verbose: has no effect.
+        log: whether a dict follows, with "fgw_dist", its parts "lin_loss" and "quad_loss", "err", and the plan as "T".
+        kwargs: numItermax and stopThr of the inner problems.
+    """
     plan, record = entropic_fused_gromov_wasserstein(
         M, C1, C2, p, q, loss_fun, epsilon, symmetric, alpha, G0, max_iter, tol, solver, log=True, **kwargs
     )

@@ -25,9 +25,19 @@ def entropic_partial_wasserstein(
     verbose: bool = False,
     log: bool = False,
 ) -> Any:
-    """The plan (n, m) that moves the mass m, by default the smaller sum of weights, relative to the counting measure.
+    """The plan (n, m) of entropic partial transport that moves the mass m; the entropy is relative to the counting measure.
 
-    With ``log`` a dict follows: "partial_w_dist" is ⟨M, P⟩, and "err" has the last error alone.
+    Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
+        m: the mass that is moved; None: the smaller sum of weights.
+        method: "sinkhorn" or "sinkhorn_log", which are the same here.
+        numItermax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more, at least by 4 ε of the dtype.
+        verbose: has no effect.
+        log: whether a dict follows: "partial_w_dist" is ⟨M, P⟩, and "err" has the last error alone.
     """
     if method.lower() not in ("sinkhorn", "sinkhorn_log"):
         raise ValueError(f"Unknown method '{method}'.")
@@ -63,7 +73,19 @@ def entropic_partial_wasserstein_logscale(
     verbose: bool = False,
     log: bool = False,
 ) -> Any:
-    """:func:`entropic_partial_wasserstein` with method="sinkhorn_log"."""
+    """:func:`entropic_partial_wasserstein` with method="sinkhorn_log".
+
+    Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
+        m: the mass that is moved; None: the smaller sum of weights.
+        numItermax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more, at least by 4 ε of the dtype.
+        verbose: has no effect.
+        log: whether a dict follows: "partial_w_dist" is ⟨M, P⟩, and "err" has the last error alone.
+    """
     return entropic_partial_wasserstein(a, b, M, reg, m, "sinkhorn_log", numItermax, stopThr, verbose, log)
 
 

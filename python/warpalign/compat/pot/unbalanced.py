@@ -90,7 +90,26 @@ def sinkhorn_unbalanced2(
     log: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """The loss of :func:`sinkhorn_unbalanced`: "linear" ⟨M, P⟩, or "total"; for b (m, k) the k linear ones."""
+    """The loss of :func:`sinkhorn_unbalanced`; for b (m, k) the k linear losses.
+
+    Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns, or (m, k) for k problems; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
+        reg_m: the strength of KL of the marginals: a number, or one for each side; inf: the marginal is exact.
+        method: "sinkhorn", "sinkhorn_stabilized", "sinkhorn_translation_invariant" or "sinkhorn_reg_scaling", which
+            warns. All find the same plan.
+        reg_type: "kl": c is a bᵀ unless it is given; "entropy": c is 1 everywhere.
+        c: (n, m) reference measure; None: by reg_type.
+        warmstart: logarithms (log u, log v) of scaling vectors to start from.
+        returnCost: "linear": ⟨M, P⟩; "total": the whole objective, whose KL leave masses out, as POT's.
+        numItermax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        verbose: has no effect.
+        log: whether a dict follows, as that of :func:`sinkhorn_unbalanced`.
+        kwargs: have no effect.
+    """
     _check_method(method, f"Unknown method {method}.")
     found = _solve(a, b, M, reg, reg_m, reg_type, c, warmstart, numItermax, stopThr, True)
     if len(getattr(b, "shape", ())) > 1:
@@ -116,7 +135,23 @@ def sinkhorn_knopp_unbalanced(
     log: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """:func:`sinkhorn_unbalanced` with method="sinkhorn"."""
+    """:func:`sinkhorn_unbalanced` with method="sinkhorn".
+
+    Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns, or (m, k) for k problems; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
+        reg_m: the strength of KL of the marginals: a number, or one for each side; inf: the marginal is exact.
+        reg_type: "kl": c is a bᵀ unless it is given; "entropy": c is 1 everywhere.
+        c: (n, m) reference measure; None: by reg_type.
+        warmstart: logarithms (log u, log v) of scaling vectors to start from.
+        numItermax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        verbose: has no effect.
+        log: whether a dict follows, as that of :func:`sinkhorn_unbalanced`.
+        kwargs: have no effect.
+    """
     return _solve(a, b, M, reg, reg_m, reg_type, c, warmstart, numItermax, stopThr, log)
 
 
@@ -136,7 +171,24 @@ def sinkhorn_stabilized_unbalanced(
     log: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """:func:`sinkhorn_unbalanced` with method="sinkhorn_stabilized"."""
+    """:func:`sinkhorn_unbalanced` with method="sinkhorn_stabilized".
+
+    Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns, or (m, k) for k problems; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
+        reg_m: the strength of KL of the marginals: a number, or one for each side; inf: the marginal is exact.
+        reg_type: "kl": c is a bᵀ unless it is given; "entropy": c is 1 everywhere.
+        c: (n, m) reference measure; None: by reg_type.
+        warmstart: logarithms (log u, log v) of scaling vectors to start from.
+        tau: has no effect: nothing overflows in the log domain.
+        numItermax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        verbose: has no effect.
+        log: whether a dict follows, as that of :func:`sinkhorn_unbalanced`.
+        kwargs: have no effect.
+    """
     return _solve(a, b, M, reg, reg_m, reg_type, c, warmstart, numItermax, stopThr, log)
 
 
@@ -155,7 +207,23 @@ def sinkhorn_unbalanced_translation_invariant(
     log: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """:func:`sinkhorn_unbalanced` with method="sinkhorn_translation_invariant"."""
+    """:func:`sinkhorn_unbalanced` with method="sinkhorn_translation_invariant".
+
+    Args:
+        a: (n,) weights of the rows; None or empty: uniform.
+        b: (m,) weights of the columns, or (m, k) for k problems; None or empty: uniform.
+        M: (n, m) costs.
+        reg: the regularisation strength, > 0.
+        reg_m: the strength of KL of the marginals: a number, or one for each side; inf: the marginal is exact.
+        reg_type: "kl": c is a bᵀ unless it is given; "entropy": c is 1 everywhere.
+        c: (n, m) reference measure; None: by reg_type.
+        warmstart: logarithms (log u, log v) of scaling vectors to start from.
+        numItermax: the maximum number of iterations.
+        stopThr: iterations end when no logarithm of a scaling vector moves by more.
+        verbose: has no effect.
+        log: whether a dict follows, as that of :func:`sinkhorn_unbalanced`.
+        kwargs: have no effect.
+    """
     return _solve(a, b, M, reg, reg_m, reg_type, c, warmstart, numItermax, stopThr, log)
 
 

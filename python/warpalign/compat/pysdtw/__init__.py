@@ -54,7 +54,12 @@ class SoftDTW(nn.Module):
         self.dtw_func = _dtw_func
 
     def forward(self, X: Tensor | PackedSequence, Y: Tensor | PackedSequence) -> Tensor:
-        """X (B, N, D), Y (B, M, D), or packed sequences in their place -> (B,); of integers in torch's default dtype."""
+        """(B,) values, in the dtype that holds both; of integers in torch's default dtype.
+
+        Args:
+            X: (B, N, D) series, or a packed sequence.
+            Y: (B, M, D) series, or a packed sequence.
+        """
         x, n = _unpacked(X)
         y, m = _unpacked(Y)
         check_shapes(x, y)

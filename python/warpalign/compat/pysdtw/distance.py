@@ -8,12 +8,22 @@ from warpalign.compat._common import squared_distances
 
 
 def pairwise_l2_squared(x: Tensor, y: Tensor) -> Tensor:
-    """(B, N, M) squared Euclidean distances of x (B, N, D) and y (B, M, D)."""
+    """(B, N, M) squared Euclidean distances.
+
+    Args:
+        x: (B, N, D) series, floating-point.
+        y: (B, M, D) series of the same dtype.
+    """
     return squared_distances(x, y)
 
 
 def pairwise_l2_squared_exact(x: Tensor, y: Tensor) -> Tensor:
-    """The same as :func:`pairwise_l2_squared`."""
+    """The same as :func:`pairwise_l2_squared`.
+
+    Args:
+        x: (B, N, D) series, floating-point.
+        y: (B, M, D) series of the same dtype.
+    """
     return squared_distances(x, y)
 
 

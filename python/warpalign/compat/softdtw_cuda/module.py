@@ -50,7 +50,12 @@ class SoftDTW(nn.Module):
         self.fused = fused
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """x (B, N, D), y (B, M, D), or without the batch -> (B,); (1,) without the batch."""
+        """(B,) values; (1,) without the batch.
+
+        Args:
+            x: (B, N, D) series, or (N, D).
+            y: (B, M, D) series, or (M, D).
+        """
         x, y = (t.unsqueeze(0) if t.dim() == 2 else t for t in (x, y))
         if x.dim() != 3 or y.dim() != 3:
             raise ValueError(
@@ -101,7 +106,12 @@ class DTW(nn.Module):
 
     @torch.no_grad()
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """x (B, N, D), y (B, M, D), or without the batch -> (B,); (1,) without the batch."""
+        """(B,) values; (1,) without the batch.
+
+        Args:
+            x: (B, N, D) series, or (N, D).
+            y: (B, M, D) series, or (M, D).
+        """
         x, y = (t.unsqueeze(0) if t.dim() == 2 else t for t in (x, y))
         if x.dim() != 3 or y.dim() != 3:
             raise ValueError(

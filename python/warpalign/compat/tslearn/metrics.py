@@ -49,7 +49,18 @@ def soft_dtw(
     itakura_max_slope: float | None = None,
     be: Any = None,
 ) -> Number:
-    """Soft-DTW of two series (N, D) or (N,): a float, or a 0-d float64 tensor with its gradient. gamma 0: DTW squared."""
+    """Soft-DTW of two series: a float, or a 0-d float64 tensor with its gradient.
+
+    Args:
+        s1: (N, D) or (N,) series: an array, a list or a tensor, computed in float64. Steps of NaN at its end are left
+            out.
+        s2: (M, D) or (M,) series.
+        gamma: smoothing, >= 0; 0: DTW squared.
+        global_constraint: "sakoe_chiba", "itakura" or None: the band.
+        sakoe_chiba_radius: the radius of a Sakoe-Chiba band; None: 1, where the band is one.
+        itakura_max_slope: the largest slope of an Itakura parallelogram; None: 2, where the band is one.
+        be: the kind of the result: "numpy" or "pytorch"; None: that of the first array or tensor given.
+    """
     band = Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
     x, y = pair_of(s1, s2)
     return number(_value(x, y, gamma, band), wants_tensor(be, s1, s2))
@@ -64,7 +75,18 @@ def soft_dtw_normalized(
     itakura_max_slope: float | None = None,
     be: Any = None,
 ) -> Number:
-    """Soft-DTW divergence s(x, y) - (s(x, x) + s(y, y)) / 2, as :func:`soft_dtw`. gamma 0: DTW squared."""
+    """Soft-DTW divergence s(x, y) − (s(x, x) + s(y, y)) / 2, as :func:`soft_dtw`.
+
+    Args:
+        s1: (N, D) or (N,) series: an array, a list or a tensor, computed in float64. Steps of NaN at its end are left
+            out.
+        s2: (M, D) or (M,) series.
+        gamma: smoothing, >= 0; 0: DTW squared.
+        global_constraint: "sakoe_chiba", "itakura" or None: the band.
+        sakoe_chiba_radius: the radius of a Sakoe-Chiba band; None: 1, where the band is one.
+        itakura_max_slope: the largest slope of an Itakura parallelogram; None: 2, where the band is one.
+        be: the kind of the result: "numpy" or "pytorch"; None: that of the first array or tensor given.
+    """
     band = Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
     x, y = pair_of(s1, s2)
     value = _value(x, y, gamma, band)
@@ -82,7 +104,18 @@ def soft_dtw_alignment(
     itakura_max_slope: float | None = None,
     be: Any = None,
 ) -> tuple[Array, Number]:
-    """(expected alignment (N, M), soft-DTW): in this order. gamma 0: the best path's cells as ones, and DTW squared."""
+    """(expected alignment (N, M), soft-DTW): in this order.
+
+    Args:
+        s1: (N, D) or (N,) series: an array, a list or a tensor, computed in float64. Steps of NaN at its end are left
+            out.
+        s2: (M, D) or (M,) series.
+        gamma: smoothing, >= 0; 0: the best path's cells as ones, and DTW squared.
+        global_constraint: "sakoe_chiba", "itakura" or None: the band.
+        sakoe_chiba_radius: the radius of a Sakoe-Chiba band; None: 1, where the band is one.
+        itakura_max_slope: the largest slope of an Itakura parallelogram; None: 2, where the band is one.
+        be: the kind of the result: "numpy" or "pytorch"; None: that of the first array or tensor given.
+    """
     band = Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
     x, y = pair_of(s1, s2)
     with naming_the_slope():
@@ -131,7 +164,19 @@ def cdist_soft_dtw_normalized(
     verbose: int = 0,
     be: Any = None,
 ) -> Array:
-    """Soft-DTW divergences of all pairs, as :func:`cdist_soft_dtw`: (n, m). gamma 0: DTW, not squared."""
+    """(n, m) soft-DTW divergences of all pairs, as :func:`cdist_soft_dtw`.
+
+    Args:
+        dataset1: series (n, N, D) or (n, N), a list of unequal ones, or one series (N,).
+        dataset2: series in the same forms; None: dataset1 itself.
+        gamma: smoothing, >= 0; 0: DTW, not squared.
+        global_constraint: "sakoe_chiba", "itakura" or None: the band.
+        sakoe_chiba_radius: the radius of a Sakoe-Chiba band; None: 1, where the band is one.
+        itakura_max_slope: the largest slope of an Itakura parallelogram; None: 2, where the band is one.
+        n_jobs: has no effect; torch.set_num_threads says how many threads compute.
+        verbose: not 0: a progress bar.
+        be: the kind of the result: "numpy" or "pytorch"; None: that of the first array or tensor given.
+    """
     band = Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
     return _all_pairs(dataset1, dataset2, gamma, band, verbose, be, normalize=gamma != 0)
 
@@ -144,7 +189,17 @@ def dtw(
     itakura_max_slope: float | None = None,
     be: Any = None,
 ) -> Number:
-    """DTW of two series (N, D) or (N,), the root of the least sum of squared distances: a float, or a 0-d tensor with its gradient."""
+    """DTW of two series, the root of the least sum of squared distances: a float, or a 0-d tensor with its gradient.
+
+    Args:
+        s1: (N, D) or (N,) series: an array, a list or a tensor, computed in float64. Steps of NaN at its end are left
+            out.
+        s2: (M, D) or (M,) series.
+        global_constraint: "sakoe_chiba", "itakura" or None: the band.
+        sakoe_chiba_radius: the radius of a Sakoe-Chiba band; None: 1, where the band is one.
+        itakura_max_slope: the largest slope of an Itakura parallelogram; None: 2, where the band is one.
+        be: the kind of the result: "numpy" or "pytorch"; None: that of the first array or tensor given.
+    """
     band = Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
     x, y = pair_of(s1, s2)
     return number(_value(x, y, 0.0, band).sqrt(), wants_tensor(be, s1, s2))
@@ -158,7 +213,19 @@ def dtw_path(
     itakura_max_slope: float | None = None,
     be: Any = None,
 ) -> tuple[list[tuple[int, int]], Number]:
-    """(cells (i, j) of the best path, DTW): of equally good steps into a cell the diagonal one, then the one from i - 1."""
+    """(cells (i, j) of the best path, DTW).
+
+    Of equally good steps into a cell the diagonal one is taken, then the one from i − 1.
+
+    Args:
+        s1: (N, D) or (N,) series: an array, a list or a tensor, computed in float64. Steps of NaN at its end are left
+            out.
+        s2: (M, D) or (M,) series.
+        global_constraint: "sakoe_chiba", "itakura" or None: the band.
+        sakoe_chiba_radius: the radius of a Sakoe-Chiba band; None: 1, where the band is one.
+        itakura_max_slope: the largest slope of an Itakura parallelogram; None: 2, where the band is one.
+        be: the kind of the result: "numpy" or "pytorch"; None: that of the first array or tensor given.
+    """
     band = Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
     x, y = pair_of(s1, s2)
     with naming_the_slope():
@@ -177,7 +244,18 @@ def cdist_dtw(
     verbose: int = 0,
     be: Any = None,
 ) -> Array:
-    """DTW of all pairs, as :func:`cdist_soft_dtw`: (n, m)."""
+    """(n, m) DTW of all pairs, as :func:`cdist_soft_dtw`.
+
+    Args:
+        dataset1: series (n, N, D) or (n, N), a list of unequal ones, or one series (N,).
+        dataset2: series in the same forms; None: dataset1 itself.
+        global_constraint: "sakoe_chiba", "itakura" or None: the band.
+        sakoe_chiba_radius: the radius of a Sakoe-Chiba band; None: 1, where the band is one.
+        itakura_max_slope: the largest slope of an Itakura parallelogram; None: 2, where the band is one.
+        n_jobs: has no effect; torch.set_num_threads says how many threads compute.
+        verbose: not 0: a progress bar.
+        be: the kind of the result: "numpy" or "pytorch"; None: that of the first array or tensor given.
+    """
     band = Band(global_constraint, sakoe_chiba_radius, itakura_max_slope)
     return _all_pairs(dataset1, dataset2, 0.0, band, verbose, be, normalize=False)
 
@@ -239,7 +317,12 @@ class SoftDTWLossPyTorch(nn.Module):
         self.itakura_max_slope = itakura_max_slope
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """x (B, N, D), y (B, M, D) -> (B,); of different dtypes in the one that holds both, of integers in torch's default."""
+        """(B,) values, in the dtype that holds both; of integers in torch's default dtype.
+
+        Args:
+            x: (B, N, D) series.
+            y: (B, M, D) series.
+        """
         check_shapes(x, y)
         x, y = promoted(x, y)
         band = Band(self.global_constraint, self.sakoe_chiba_radius, self.itakura_max_slope)
