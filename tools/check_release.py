@@ -12,11 +12,11 @@ Then the wheel is uninstalled without a trace. Without --torch the environments 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import re
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from itertools import product
 from pathlib import Path
@@ -74,6 +74,14 @@ def build_archive(archive: Path, folder: Path) -> Path:
     return wheel
 
 
+def folder_of_torch() -> Path:
+    """Where this environment has its torch; it may be another environment's, that a .pth file names."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        raise SystemExit("torch is not installed here: name versions with --torch")
+    return Path(found.origin).parents[1]
+
+
 def try_wheel(wheel: Path, python: str, torch: str | None, index: list[str]) -> str:
     """Installs, runs and uninstalls the wheel in a new environment; the last line of the smoke test."""
     with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +90,7 @@ def try_wheel(wheel: Path, python: str, torch: str | None, index: list[str]) -> 
         packages = Path(run(inside, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
         pip = (sys.executable, "-m", "pip", "--python", str(inside))
         if torch is None:
-            packages.joinpath("torch.pth").write_text(sysconfig.get_path("purelib"))
+            packages.joinpath("torch.pth").write_text(str(folder_of_torch()))
         else:
             run(*pip, "install", "--quiet", f"torch=={torch}", *index)
         run(*pip, "install", "--quiet", "--no-deps", "--no-index", wheel)
