@@ -91,13 +91,24 @@ class TDTLossNumba(TransducerLossModule):
 
 
 class ForwardSumLoss(nn.Module):
-    """The loss of an aligner's attention (B, 1, T, S); in_lens: lengths of texts, out_lens: of frames."""
+    """The loss of an aligner's attention: the mean over the batch of the loss over the length of the text.
+
+    Args:
+        blank_logprob: the logit of blank at every frame.
+    """
 
     def __init__(self, blank_logprob: float = -1) -> None:
         super().__init__()
         self.blank_logprob = blank_logprob
 
     def forward(self, attn_logprob: Tensor, in_lens: Tensor, out_lens: Tensor) -> Tensor:
+        """0-d, float64 for float64 attention, else float32.
+
+        Args:
+            attn_logprob: (B, 1, T, S) or (B, T, S): logarithm of the attention that frame t pays to position s.
+            in_lens: (B,) true numbers of positions of the texts; integers.
+            out_lens: (B,) true numbers of frames; integers.
+        """
         return forward_sum_loss(attn_logprob, in_lens, out_lens, self.blank_logprob)
 
 

@@ -21,8 +21,6 @@ from tests.python.core.test_public_api import modules, names
 from warpalign import ctc, estimators, recurrent, timeseries, transducer, transport
 
 NOT_CONSTRUCTED = ("ConvergenceWarning", "InputError", "TransportPlan")  # by users
-LEFT = ("warpalign.compat.nemo", "warpalign.compat.transformers")
-"""Whose functions without a section Args are passed over."""
 PUBLIC = [
     name
     for module in (timeseries, transducer, ctc, transport, recurrent, estimators)
@@ -67,8 +65,6 @@ def described() -> Iterator[tuple[str, Any]]:
                 or name in NOT_CONSTRUCTED
                 or has_described_fields(value)
             ):
-                continue
-            if path in LEFT and "Args:" not in (value.__doc__ or ""):
                 continue
             yield f"{path}.{name}".removeprefix("warpalign."), value
             if inspect.isclass(value) and "forward" in vars(value) and not takes_any(value.forward):
