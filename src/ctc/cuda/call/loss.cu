@@ -36,9 +36,9 @@ Status sweep_utterances(const CtcProblem& p, const CtcOutputs& out, const Plan<c
 }
 
 template <class Element>
-Status loss(const CtcProblem& p, const CtcOutputs& out, Arena scratch, const Execution& execution) {
+Status loss(const CtcProblem& p, const CtcOutputs& out, const Plan<cuda::Sum<Element>>& plan, Arena scratch,
+            const Execution& execution) {
   using Real = cuda::Sum<Element>;
-  const Plan<Real> plan(p, execution);
   if (PlanLog* const log = PlanLog::current()) {
     log->begin("ctc_loss", cuda::name_of_device(execution.cuda_device));
     plan.describe(*log);
@@ -120,7 +120,7 @@ Status posteriors(const CtcProblem& p, const CtcPosteriors& out, Workspace works
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   const PosteriorMemory<Real> memory(p, plan, Arena(workspace.data));
   const CtcOutputs outputs{out.loss ? out.loss : memory.loss, memory.saved};
-  if (Status s = loss<Element>(p, outputs, memory.rest, execution); !s.ok()) return s;
+  if (Status s = loss<Element>(p, outputs, plan, memory.rest, execution); !s.ok()) return s;
   if (p.frames == 0 || p.labels == 0) return {};
   Arena kept(memory.saved), rest = memory.rest;
   const Saved<Real> saved = plan.save(kept, true);
@@ -133,8 +133,7 @@ Status posteriors(const CtcProblem& p, const CtcPosteriors& out, Workspace works
 }
 
 template <class Real>
-std::size_t loss_bytes(const CtcProblem& p, bool for_gradient, const Execution& execution, Arena arena = {}) {
-  const Plan<Real> plan(p, execution);
+std::size_t loss_bytes(const Plan<Real>& plan, bool for_gradient, Arena arena = {}) {
   if (!for_gradient) static_cast<void>(plan.save(arena, false));
   if (!for_gradient || !plan.keeps_whole()) {
     static_cast<void>(plan.template panel_exchange<State<Real>>(arena, for_gradient ? 2 : 1));
@@ -162,7 +161,7 @@ std::size_t posterior_bytes(const CtcProblem& p, const Execution& execution) {
   const PosteriorMemory<Real> memory(p, plan, {});
   Arena rounds = memory.rest;
   static_cast<void>(RoundMemory<Real>(plan, rounds, 0));
-  return std::max(loss_bytes<Real>(p, true, execution, memory.rest), rounds.used());
+  return std::max(loss_bytes(plan, true, memory.rest), rounds.used());
 }
 
 }  // namespace
@@ -174,15 +173,17 @@ std::size_t saved_bytes_cuda(const CtcProblem& p, const Execution& execution) {
 std::size_t loss_workspace_bytes_cuda(const CtcProblem& p, const CtcOutputs& out,
                                       const Execution& execution) {
   const bool for_gradient = out.saved != nullptr;
-  return p.dtype == DType::kFloat64 ? loss_bytes<double>(p, for_gradient, execution)
-                                    : loss_bytes<float>(p, for_gradient, execution);
+  return p.dtype == DType::kFloat64 ? loss_bytes(Plan<double>(p, execution), for_gradient)
+                                    : loss_bytes(Plan<float>(p, execution), for_gradient);
 }
 
 Status loss_cuda(const CtcProblem& p, const CtcOutputs& out, Workspace workspace,
                  const Execution& execution) {
   if (Status s = check_way(execution, kWays, "ctc_loss() on CUDA"); !s.ok()) return s;
   return visit_dtype(p.dtype, [&](auto type) {
-    return loss<typename decltype(type)::Type>(p, out, Arena(workspace.data), execution);
+    using Element = typename decltype(type)::Type;
+    const Plan<cuda::Sum<Element>> plan(p, execution);
+    return loss<Element>(p, out, plan, Arena(workspace.data), execution);
   });
 }
 

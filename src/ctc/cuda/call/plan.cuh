@@ -54,11 +54,11 @@ struct Saved {
 template <class Real>
 class Plan {
  public:
-  Plan(const CtcProblem& p, const Execution& execution)
-      : p_(p),
-        multiprocessors_(cuda::traits_of(execution.cuda_device).multiprocessors),
-        shared_bytes_(cuda::traits_of(execution.cuda_device).shared_bytes_per_block) {
-    dense_classes_ = cuda_tuning(cuda::traits_of(execution.cuda_device)).dense_classes;
+  Plan(const CtcProblem& p, const Execution& execution) : p_(p) {
+    const cuda::DeviceTraits device = cuda::traits_of(execution.cuda_device);
+    multiprocessors_ = device.multiprocessors;
+    shared_bytes_ = device.shared_bytes_per_block;
+    dense_classes_ = cuda_tuning(device).dense_classes;
     const int root = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(p.frames))));
     const int least = root * static_cast<int>(sizeof(Real) / sizeof(float));
     keeps_whole_ = whole_bytes(p) <= std::min<std::int64_t>(whole_budget, kMostKeptWhole);
