@@ -1,6 +1,7 @@
 """Transducers (RNN-T, multi-blank, TDT): losses, fused joint network, alignment, greedy and beam decoding."""
 
 from warpalign._core.hypotheses import Hypotheses, Predictor
+from warpalign._recurrent.predictor import LSTMPredictor
 from warpalign._transducer.align import TransducerAlignment, TransducerPosteriors, transducer_align
 from warpalign._transducer.align_joint import transducer_align_from_joint
 from warpalign._transducer.beam import transducer_beam_decode
@@ -15,6 +16,7 @@ __all__ = [
     "Hypotheses",
     "JointFunction",
     "JointWeights",
+    "LSTMPredictor",
     "Predictor",
     "TDTLoss",
     "TransducerAlignment",

@@ -99,7 +99,11 @@ def test_bad_call_on_a_gpu(cuda: torch.device, name: str, tmp_path: Path) -> Non
 # Arguments that take anything, by its truth; that are handed on as they are; or whose errors are another package's.
 UNCHECKED = {"progress", "verbose", "options", "random_state"}
 # Those that modules hand on to torch.nn.
-OF_TORCH = {(name, argument) for name in ("LSTM", "HardLSTM", "LSTMCell") for argument in ("device", "dtype")}
+OF_TORCH = {
+    (name, argument)
+    for name in ("LSTM", "HardLSTM", "LSTMCell", "LSTMPredictor")
+    for argument in ("device", "dtype")
+}
 
 
 def parameters() -> list[tuple[str, str]]:
@@ -150,6 +154,8 @@ UNREACHED = {
     "_core/random.py": {"on the CPU, where numbers are drawn"},
     "_core/library.py": {"is missing; install the package"},
     "_core/optional.py": {"which is not installed"},
+    "compat/nemo.py": {"nemo_toolkit[asr]"},  # tests/python/transducer/test_frameworks.py
+    "compat/transformers.py": {"install transformers>=5"},
     "metrics.py": {""},  # abstract methods
     "_core/series.py": {"expected the device of {first_name}"},
     "_soft_dtw/pairwise.py": {"that require no gradient"},

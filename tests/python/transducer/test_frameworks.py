@@ -290,16 +290,6 @@ def test_parakeet_models_take_these_losses(kind: str) -> None:
     assert of_transformers.joint_loss(model, **given, reduction="none").shape == (2,)
 
 
-def test_a_joint_network_of_another_activation() -> None:
-    config = SimpleNamespace(hidden_act="silu")
-    with pytest.raises(ValueError, match="'silu': call the model itself"):
-        of_transformers.joint_loss(
-            SimpleNamespace(config=config),  # type: ignore[arg-type]
-            labels=torch.zeros(1, 1),
-            decoder_input_ids=torch.zeros(1, 2),
-        )
-
-
 def test_the_losses_are_those_of_the_operators() -> None:
     torch.manual_seed(0)
     logits, targets = torch.randn(2, 5, 4, 8), torch.randint(0, 4, (2, 3))

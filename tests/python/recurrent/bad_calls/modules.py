@@ -25,6 +25,7 @@ from warpalign.recurrent import (
     replace_lstm,
     restore_lstm,
 )
+from warpalign.transducer import LSTMPredictor
 
 INTEGERS = "dtype int64, int32, int16, int8 or uint8"
 DTYPES = "dtype float64, float32, float16 or bfloat16"
@@ -155,6 +156,33 @@ def second_derivative(module: LSTM) -> None:
 
 
 CALLS: BadCalls = {
+    "LSTMPredictor: no vocabulary": BadCall(
+        lambda g: LSTMPredictor(0, 4, 4), ValueError, "vocabulary: expected at least 1, got 0"
+    ),
+    "LSTMPredictor: no embedding": BadCall(
+        lambda g: LSTMPredictor(5, 0, 4), ValueError, "embedding: expected at least 1, got 0"
+    ),
+    "LSTMPredictor: no hidden": BadCall(
+        lambda g: LSTMPredictor(5, 4, 0), ValueError, "hidden: expected at least 1, got 0"
+    ),
+    "LSTMPredictor: no layers": BadCall(
+        lambda g: LSTMPredictor(5, 4, 4, 0), ValueError, "layers: expected at least 1, got 0"
+    ),
+    "LSTMPredictor: start of another type": BadCall(
+        lambda g: LSTMPredictor(5, 4, 4, start=0.5),  # type: ignore[arg-type]
+        TypeError,
+        "start: expected an int, got float",
+    ),
+    "LSTMPredictor: start beyond the vocabulary": BadCall(
+        lambda g: LSTMPredictor(5, 4, 4, start=5),
+        ValueError,
+        "start: expected a label of vocabulary = 5, got 5",
+    ),
+    "LSTMPredictor: two directions": BadCall(
+        lambda g: LSTMPredictor(5, 4, 4, bidirectional=True),
+        TypeError,
+        "options: bidirectional is the predictor's own: it reads (B, U) in one direction",
+    ),
     **of_options("lstm", call, True),
     **of_options("LSTM", lambda **o: module(LSTM, **o), False),
     **of_options("HardLSTM", lambda **o: module(HardLSTM, **o), False),

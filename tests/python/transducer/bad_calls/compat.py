@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import torch
 
 from tests.python.bad_calls import BadCall, BadCalls, Given
@@ -28,6 +30,15 @@ CALLS: BadCalls = {
         lambda g: transformers.rnnt_loss(logits(g), targets(g), *lengths(g), 5, "max"),
         ValueError,
         "Invalid reduction mode \"max\". Expected one of 'mean_volume', 'mean_batch', 'mean', 'sum', 'none'.",
+    ),
+    "transformers: activation of the joint network": BadCall(
+        lambda g: transformers.joint_loss(
+            SimpleNamespace(config=SimpleNamespace(hidden_act="silu")),  # type: ignore[arg-type]
+            labels=targets(g),
+            decoder_input_ids=targets(g),
+        ),
+        ValueError,
+        'model: expected a joint network with "relu" or "tanh", got \'silu\': call the model itself',
     ),
     "apex: packed without offsets": BadCall(
         lambda g: apex.TransducerLoss(packed_input=True)(logits(g, 45, 6), targets(g), *lengths(g), 5),
