@@ -4,11 +4,14 @@
 
 #include <torch/csrc/stable/library.h>
 
+#include <limits>
 #include <optional>
+#include <string>
 #include <tuple>
 
 #include "call.h"
 #include "checks.h"
+#include "warpalign/soft_dtw_sample.h"
 
 namespace warpalign::torch_binding {
 namespace {
@@ -211,6 +214,31 @@ std::tuple<Tensor, Tensor> run_cost_jvp(const Tensor& cost, const Tensor& cost_t
   return {value, alignment};
 }
 
+// Draws `count` paths of every pair. `first` is the problem's first tensor.
+std::tuple<Tensor, Tensor> run_sample(const SoftDtwProblem& problem, int64_t count, int64_t seed,
+                                      const Tensor& first, const Settings& settings) {
+  if (count < 0 || count > std::numeric_limits<std::int32_t>::max()) {
+    fail("count", "0 to 2^31 - 1 paths", std::to_string(count));
+  }
+  const int64_t b = problem.batch, cells = int64_t{problem.n} + problem.m - 1;
+  const Tensor paths = allocate(first, {b, count, cells, 2}, true, ScalarType::Long);
+  const Tensor lengths = allocate(first, {b, count}, true, ScalarType::Long);
+  SoftDtwSamples samples;
+  samples.paths_per_pair = static_cast<std::int32_t>(count);
+  samples.seed = static_cast<std::uint64_t>(seed);
+  samples.paths = static_cast<std::int64_t*>(paths.mutable_data_ptr());
+  samples.lengths = static_cast<std::int64_t*>(lengths.mutable_data_ptr());
+  call_core(
+      Operator::kSoftDtw, first, settings.precision, settings.batch_invariant,
+      [&](const Execution& execution) {
+        return soft_dtw_sample_workspace_bytes(problem, samples, execution);
+      },
+      [&](Workspace workspace, const Execution& execution) {
+        return soft_dtw_sample(problem, samples, workspace, execution);
+      });
+  return {paths, lengths};
+}
+
 // The registered functions. Their parameters are their schema's, in its order.
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> soft_dtw_op(
@@ -282,6 +310,33 @@ std::tuple<Tensor, Tensor> soft_dtw_cost_jvp_op(const Tensor& cost, const Tensor
                       needs_grad);
 }
 
+std::tuple<Tensor, Tensor> soft_dtw_sample_op(const Tensor& x, const Tensor& y, const Lengths& x_lengths,
+                                              const Lengths& y_lengths, double gamma, int64_t count,
+                                              int64_t seed, int64_t band, int64_t radius, double max_slope,
+                                              double step_penalty, int64_t precision, bool batch_invariant,
+                                              const std::optional<Tensor>& gammas, int64_t cost_kind,
+                                              const std::optional<Tensor>& x_mask,
+                                              const std::optional<Tensor>& y_mask) {
+  const Settings settings{gamma,           band,   radius,    max_slope, step_penalty, precision,
+                          batch_invariant, gammas, cost_kind, x_mask,    y_mask};
+  SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths, false);
+  set_steps(problem, settings, x, y);
+  set_paths(problem, settings, x, "x");
+  return run_sample(problem, count, seed, x, settings);
+}
+
+std::tuple<Tensor, Tensor> soft_dtw_cost_sample_op(const Tensor& cost, const Lengths& x_lengths,
+                                                   const Lengths& y_lengths, double gamma, int64_t count,
+                                                   int64_t seed, int64_t band, int64_t radius,
+                                                   double max_slope, double step_penalty, int64_t precision,
+                                                   bool batch_invariant,
+                                                   const std::optional<Tensor>& gammas) {
+  const Settings settings{gamma, band, radius, max_slope, step_penalty, precision, batch_invariant, gammas};
+  SoftDtwProblem problem = cost_problem(cost, x_lengths, y_lengths);
+  set_paths(problem, settings, cost, "cost");
+  return run_sample(problem, count, seed, cost, settings);
+}
+
 }  // namespace
 }  // namespace warpalign::torch_binding
 
@@ -293,4 +348,6 @@ STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
   library.impl("soft_dtw_cost", TORCH_BOX(&soft_dtw_cost_op));
   library.impl("soft_dtw_jvp", TORCH_BOX(&soft_dtw_jvp_op));
   library.impl("soft_dtw_cost_jvp", TORCH_BOX(&soft_dtw_cost_jvp_op));
+  library.impl("soft_dtw_sample", TORCH_BOX(&soft_dtw_sample_op));
+  library.impl("soft_dtw_cost_sample", TORCH_BOX(&soft_dtw_cost_sample_op));
 }

@@ -37,4 +37,13 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   library.def(
       "soft_dtw_cost_jvp(Tensor cost, Tensor cost_tangent, Tensor? x_lengths, Tensor? y_lengths, float "
       "gamma, bool needs_grad, *, " WARPALIGN_CONSTANT_GAMMA ") -> (Tensor value, Tensor alignment)");
+  // Paths of the Gibbs distribution, int64: cells (B, count, N+M-1, 2), -1 after a path's end, and lengths
+  // (B, count). precision and batch_invariant change nothing.
+  library.def(
+      "soft_dtw_sample(Tensor x, Tensor y, Tensor? x_lengths, Tensor? y_lengths, float gamma, int count, int "
+      "seed, *, " WARPALIGN_CONSTANT_GAMMA ", " WARPALIGN_STEPS ") -> (Tensor paths, Tensor lengths)");
+  library.def(
+      "soft_dtw_cost_sample(Tensor cost, Tensor? x_lengths, Tensor? y_lengths, float gamma, int count, int "
+      "seed, "
+      "*, " WARPALIGN_CONSTANT_GAMMA ") -> (Tensor paths, Tensor lengths)");
 }

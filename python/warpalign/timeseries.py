@@ -11,12 +11,14 @@ from warpalign._soft_dtw.functional import (
 from warpalign._soft_dtw.modules import SoftDTW
 from warpalign._soft_dtw.pairwise import cdist_soft_dtw, cdist_soft_dtw_normalized
 from warpalign._soft_dtw.paths import DTWPath, SoftDTWSubsequence, dtw_path, soft_dtw_subsequence
+from warpalign._soft_dtw.sampling import SoftDTWSample, soft_dtw_sample
 
 __all__ = [
     "BarycenterResult",
     "DTWPath",
     "SoftDTW",
     "SoftDTWAlignment",
+    "SoftDTWSample",
     "SoftDTWSubsequence",
     "cdist_soft_dtw",
     "cdist_soft_dtw_normalized",
@@ -26,5 +28,6 @@ __all__ = [
     "soft_dtw_alignment",
     "soft_dtw_barycenter",
     "soft_dtw_cost",
+    "soft_dtw_sample",
     "soft_dtw_subsequence",
 ]

@@ -5,6 +5,7 @@
 #include "core/visit_dtype.h"
 #include "soft_dtw/metric.h"
 #include "warpalign/soft_dtw.h"
+#include "warpalign/soft_dtw_sample.h"
 
 namespace warpalign::detail::soft_dtw {
 
@@ -43,5 +44,8 @@ std::size_t jvp_workspace_bytes_cpu(const SoftDtwProblem&, const SoftDtwTangents
                                     const Execution&);
 Status jvp_cpu(const SoftDtwProblem&, const SoftDtwTangents&, const SoftDtwOutputs&, Workspace,
                const Execution&);
+
+std::size_t sample_workspace_bytes_cpu(const SoftDtwProblem&, const SoftDtwSamples&, const Execution&);
+Status sample_cpu(const SoftDtwProblem&, const SoftDtwSamples&, Workspace, const Execution&);
 
 }  // namespace warpalign::detail::soft_dtw

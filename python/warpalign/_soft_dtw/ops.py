@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from warpalign._core.library import check_devices, empty_unless
+from warpalign._soft_dtw.inputs import Costs, Pairs
+from warpalign._soft_dtw.settings import Settings, as_keywords
 
 
 @torch.library.register_fake("warpalign::soft_dtw")  # type: ignore[untyped-decorator]
@@ -133,9 +135,71 @@ def _(
     return cost.new_empty(cost.shape[0]), empty_unless(needs_grad, cost, *cost.shape)
 
 
+@torch.library.register_fake("warpalign::soft_dtw_sample")  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor,
+    y: Tensor,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    gamma: float,
+    count: int,
+    seed: int,
+    gammas: Tensor | None = None,
+    x_mask: Tensor | None = None,
+    y_mask: Tensor | None = None,
+    **settings: object,
+) -> tuple[Tensor, Tensor]:
+    lengths = {"x_lengths": x_lengths, "y_lengths": y_lengths}
+    check_devices("x", x=x, y=y, **lengths, gammas=gammas, x_mask=x_mask, y_mask=y_mask)
+    return _paths_like(x, count, x.shape[1] + y.shape[1] - 1)
+
+
+@torch.library.register_fake("warpalign::soft_dtw_cost_sample")  # type: ignore[untyped-decorator]
+def _(
+    cost: Tensor,
+    x_lengths: Tensor | None,
+    y_lengths: Tensor | None,
+    gamma: float,
+    count: int,
+    seed: int,
+    gammas: Tensor | None = None,
+    **settings: object,
+) -> tuple[Tensor, Tensor]:
+    check_devices("cost", cost=cost, x_lengths=x_lengths, y_lengths=y_lengths, gammas=gammas)
+    return _paths_like(cost, count, cost.shape[1] + cost.shape[2] - 1)
+
+
+def _paths_like(first: Tensor, count: int, cells: int) -> tuple[Tensor, Tensor]:
+    batch = first.shape[0]
+    paths = first.new_empty(batch, count, cells, 2, dtype=torch.int64)
+    return paths, first.new_empty(batch, count, dtype=torch.int64)
+
+
 series = torch.ops.warpalign.soft_dtw.default
 alignment = torch.ops.warpalign.soft_dtw_alignment.default
 cost_matrix = torch.ops.warpalign.soft_dtw_cost.default
 subsequences = torch.ops.warpalign.soft_dtw_subsequence.default
 series_jvp = torch.ops.warpalign.soft_dtw_jvp.default
 cost_matrix_jvp = torch.ops.warpalign.soft_dtw_cost_jvp.default
+_series_sample = torch.ops.warpalign.soft_dtw_sample.default
+_cost_sample = torch.ops.warpalign.soft_dtw_cost_sample.default
+
+
+def draw_from_series(of: Pairs, settings: Settings, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Cells and lengths of `count` paths of every pair."""
+    gamma, keywords = as_keywords(settings)
+    keywords |= {"gammas": of.gammas, "x_mask": of.x_mask, "y_mask": of.y_mask}
+    found: tuple[Tensor, Tensor] = _series_sample(
+        of.x, of.y, of.x_lengths, of.y_lengths, gamma, count, seed, **keywords
+    )
+    return found
+
+
+def draw_from_costs(of: Costs, settings: Settings, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """The same for cost matrices."""
+    gamma, keywords = as_keywords(settings)
+    keywords |= {"gammas": of.gammas}
+    found: tuple[Tensor, Tensor] = _cost_sample(
+        of.cost, of.x_lengths, of.y_lengths, gamma, count, seed, **keywords
+    )
+    return found

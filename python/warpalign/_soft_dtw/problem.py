@@ -21,7 +21,7 @@ from warpalign._core.lengths import check_lengths
 from warpalign._core.series import as_batch, is_half, one_mask, padded, widened
 from warpalign._core.torch_internals import is_transforming
 from warpalign._core.transforms import no_autocast
-from warpalign._soft_dtw import autograd
+from warpalign._soft_dtw import autograd, ops
 from warpalign._soft_dtw.checks import check_gamma, gamma_of_pairs
 from warpalign._soft_dtw.inputs import Costs, Pairs
 from warpalign._soft_dtw.settings import Settings
@@ -50,6 +50,19 @@ class Problem(NamedTuple):
             if isinstance(self.cost, int):
                 return autograd.series_and_alignment(self.of, self.gamma, self.cost, self.settings)
             return autograd.cost_matrix(self._costs(self.cost), self.gamma, self.settings, True)
+
+    def sample(self, count: int, seed: int) -> tuple[Tensor, Tensor]:
+        """(B, count, N + M - 1, 2) cells and (B, count) lengths of paths; without gradients."""
+        gammas = self.gamma if isinstance(self.gamma, Tensor) else None
+        settings = (
+            self.settings if isinstance(self.gamma, Tensor) else self.settings._replace(gamma=self.gamma)
+        )
+        with naming_the_band(settings):
+            if not isinstance(self.cost, int):
+                costs = self._costs(self.cost)._replace(gammas=gammas)
+                return ops.draw_from_costs(costs, settings, count, seed)
+            settings = settings._replace(cost_kind=self.cost)
+            return ops.draw_from_series(self.of._replace(gammas=gammas), settings, count, seed)
 
     def _costs(self, function: CostFunction) -> Costs:
         """What the caller's function makes of the pairs."""

@@ -19,6 +19,7 @@ from warpalign import (
     soft_dtw,
     soft_dtw_alignment,
     soft_dtw_cost,
+    soft_dtw_sample,
     soft_dtw_subsequence,
 )
 
@@ -50,6 +51,7 @@ SERIES: dict[str, tuple[Callable[..., object], str, str]] = {
     "soft_dtw_alignment": (soft_dtw_alignment, "x", "y"),
     "dtw": (dtw, "x", "y"),
     "dtw_path": (dtw_path, "x", "y"),
+    "soft_dtw_sample": (lambda x, y, **options: soft_dtw_sample(x, y, 2, **options), "x", "y"),
     "soft_dtw_subsequence": (soft_dtw_subsequence, "query", "series"),
     "SoftDTW": (module, "x", "y"),
 }
@@ -158,6 +160,11 @@ GAMMAS: dict[str, Wrong] = {
     "gamma None": ({"gamma": None}, TypeError, "gamma: expected a float, got NoneType"),
     "gamma of integers": ({"gamma": torch.tensor(1)}, TypeError, "gamma: " + DTYPES + "torch.int64"),
 }
+SAMPLING: dict[str, Wrong] = {
+    **not_a_number("gamma", "> 0"),
+    "gamma 0": ({"gamma": 0}, ValueError, "gamma: expected a finite number > 0, got 0"),
+    "generator a str": ({"generator": "1"}, TypeError, "generator: expected a torch.Generator, an int or None, got str"),
+}  # fmt: skip
 STEP_PENALTIES: dict[str, Wrong] = {
     **not_a_number("step_penalty", ">= 0"),
     "step_penalty None": ({"step_penalty": None}, TypeError, "step_penalty: expected a float, got NoneType"),
@@ -261,11 +268,12 @@ def _series() -> BadCalls:
                 lengths = {argument: torch.tensor([1, bad, 2], dtype=dtype)}
                 message = f"{argument}: expected lengths from 1 to {limit}, got {bad} at index 1"
                 add(f"{argument} {what}", lengths, ValueError, message, cpu_only=True)
-        if name != "soft_dtw_subsequence":
+        if name not in ("soft_dtw_sample", "soft_dtw_subsequence"):
             for what, (options, error, message) in EXECUTIONS.items():
                 add(what, options, error, message)
         if name not in ("dtw", "dtw_path", "soft_dtw_subsequence"):
-            for what, (options, error, message) in (GAMMAS | GAMMAS_OF_PAIRS).items():
+            own = SAMPLING if name == "soft_dtw_sample" else {}
+            for what, (options, error, message) in (GAMMAS | own | GAMMAS_OF_PAIRS).items():
                 add(what, options, error, message)
             for what, (options, error, message) in GAMMAS_READ.items():
                 add(what, options, error, message, cpu_only=True)
@@ -273,7 +281,12 @@ def _series() -> BadCalls:
             for what, (options, error, message) in not_a_number("gamma", ">= 0").items():
                 add(what, options, error, message)
             add("gamma a tensor", {"gamma": torch.ones(())}, TypeError, "gamma: expected a float, got Tensor")
-            add("cost a function", {"cost": torch.cdist}, TypeError, "cost: expected a str, got function")
+            add(
+                "cost a function",
+                {"cost": torch.cdist},
+                TypeError,
+                "cost: expected a str, got function",
+            )
             unknown, error, message = COSTS["an unknown cost"]
             add("an unknown cost", unknown, error, message)
             for what, (options, error, message) in STEP_PENALTIES.items():
@@ -399,6 +412,16 @@ CALLS: BadCalls = {
         lambda g: dtw_path(np.ma.masked_array(np.zeros((3, 5, 2)), True), g.y.double(), x_mask=[[True] * 5] * 3), ValueError,
         "x_mask: expected None with a masked array as x, which has its mask", True,
     ),
+    **{
+        f"soft_dtw_sample: n_paths {bad!r}": BadCall(
+            lambda g, bad=bad: soft_dtw_sample(g.x, g.y, bad), error, f"n_paths: expected {message}"
+        )
+        for bad, error, message in (
+            (-1, ValueError, "at least 0, got -1"),
+            (2.0, TypeError, "an int, got float"),
+            (True, TypeError, "an int, got bool"),
+        )
+    },
     "soft_dtw_subsequence: a masked query": BadCall(
         lambda g: soft_dtw_subsequence(np.ma.masked_array(np.zeros((3, 5, 2)), True), g.y.double()), ValueError,
         "query: expected no missing time steps, got a masked array", True,

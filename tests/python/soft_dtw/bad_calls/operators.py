@@ -109,6 +109,11 @@ COSTS: dict[str, tuple[Any, str]] = {
 HARD: dict[str, tuple[Any, str]] = {
     "a gamma of 0": ({"gamma": 0.0}, "gamma: hard DTW (gamma = 0) has no second derivatives"),
 }
+NO_PATHS: dict[str, tuple[Any, str]] = {
+    "a gamma of 0": ({"gamma": 0.0}, "gamma: expected > 0, as hard DTW (gamma = 0) has one path, got 0"),
+    "-1 paths": ({"count": -1}, "count: expected 0 to 2^31 - 1 paths, got -1"),
+    "2^31 paths": ({"count": 2**31}, f"count: expected 0 to 2^31 - 1 paths, got {2**31}"),
+}
 TANGENTS: dict[str, tuple[Any, str]] = {
     "a tangent of another shape": (
         lambda g: {"x_tangent": g.y}, "x_tangent: expected the shape of x, shape (3, 5, 2), got shape (3, 6, 2)"
@@ -144,6 +149,11 @@ def _call(name: str, change: Any, given: Given) -> object:
     else:
         good = {"x": given.x, "y": given.y, "x_lengths": None, "y_lengths": None, "gamma": 1.0}
         good |= {"needs_grad_x": True, "needs_grad_y": True}
+    if name.endswith("_sample"):
+        good = {key: value for key, value in good.items() if not key.startswith("needs")} | {
+            "count": 2,
+            "seed": 0,
+        }
     changed = good | options
     if name == "soft_dtw_cost_jvp":  # a tangent as the input is, if not given
         changed = {"cost_tangent": changed["cost"]} | changed
@@ -166,6 +176,10 @@ def _calls() -> BadCalls:
         ("soft_dtw_jvp", CPU_ONLY | SETTINGS | MASKS, True),
         ("soft_dtw_cost_jvp", COSTS | COST_TANGENTS | HARD, False),
         ("soft_dtw_cost_jvp", SETTINGS, True),
+        ("soft_dtw_sample", SERIES | NO_PATHS, False),
+        ("soft_dtw_sample", CPU_ONLY | SETTINGS | MASKS, True),
+        ("soft_dtw_cost_sample", COSTS | NO_PATHS, False),
+        ("soft_dtw_cost_sample", SETTINGS, True),
     ):
         halves = WITH_HALVES if name in ("soft_dtw", "soft_dtw_alignment") else {}
         for what, (change, message) in changes.items():
