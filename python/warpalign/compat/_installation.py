@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, NamedTuple
 
 _LOGGER = logging.getLogger("warpalign")
@@ -23,6 +24,16 @@ class Replacement(NamedTuple):
     """For people, such as "nemo.collections.asr.losses.rnnt.RNNTLossNumba"."""
 
 
+class _Modules:
+    """The table of imported modules, as an owner of attributes."""
+
+    def __setattr__(self, name: str, module: ModuleType) -> None:
+        sys.modules[name] = module
+
+    def __delattr__(self, name: str) -> None:
+        del sys.modules[name]
+
+
 class Installation:
     """Names of another package that stand for warpalign's, until the end of a ``with`` block or :meth:`uninstall`.
 
@@ -33,7 +44,8 @@ class Installation:
     def __init__(self, replacements: Iterable[Replacement]) -> None:
         self._originals: list[Replacement] = []
         for owner, attribute, value, name in replacements:
-            original = vars(owner).get(attribute, _MISSING)
+            held = sys.modules if isinstance(owner, _Modules) else vars(owner)
+            original = held.get(attribute, _MISSING)
             if original is value:
                 continue
             self._originals.append(Replacement(owner, attribute, original, name))
@@ -41,6 +53,11 @@ class Installation:
         self.replaced: tuple[str, ...] = tuple(original.name for original in self._originals)
         if self.replaced:
             _LOGGER.info("warpalign takes the place of %s", ", ".join(self.replaced))
+
+    @classmethod
+    def of_module(cls, name: str, module: ModuleType) -> Installation:
+        """A module under another name, as imports find it."""
+        return cls([Replacement(_Modules(), name, module, name)])
 
     def uninstall(self) -> None:
         """Puts the originals back. A second call does nothing."""

@@ -156,6 +156,7 @@ UNREACHED = {
     "_core/optional.py": {"which is not installed"},
     "compat/nemo.py": {"nemo_toolkit[asr]"},  # tests/python/transducer/test_frameworks.py
     "compat/transformers.py": {"install transformers>=5"},
+    "compat/speechbrain.py": {"install speechbrain"},
     "metrics.py": {""},  # abstract methods
     "_core/series.py": {"expected the device of {first_name}"},
     "_soft_dtw/pairwise.py": {"that require no gradient"},

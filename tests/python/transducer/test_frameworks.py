@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from warpalign.compat import nemo
+from warpalign.compat import nemo, speechbrain, warprnnt_pytorch
 from warpalign.compat import transformers as of_transformers
 from warpalign.compat._nemo_joint import why_not_fused
 from warpalign.transducer import tdt_loss, transducer_loss
@@ -288,6 +288,70 @@ def test_parakeet_models_take_these_losses(kind: str) -> None:
     ):
         torch.testing.assert_close(of_joint, of_logits, atol=1e-5, rtol=1e-4)
     assert of_transformers.joint_loss(model, **given, reduction="none").shape == (2,)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_speechbrain(reduction: Any, device: torch.device) -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(3, 7, 5, 6, device=device)
+    targets = torch.randint(1, 6, (3, 4), device=device)
+    shares = torch.tensor([1.0, 0.7, 0.58], device=device), torch.tensor([1.0, 0.5, 0.76], device=device)
+    lengths = torch.tensor([7, 5, 4], device=device), torch.tensor([4, 2, 3], device=device)
+    wanted = transducer_loss(logits, targets, *lengths, blank=0, reduction=reduction)
+    assert torch.equal(speechbrain.transducer_loss(logits, targets, *shares, 0, reduction), wanted)
+
+
+def test_speechbrain_takes_this_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        losses = import_module("speechbrain.nnet.losses")
+    except ImportError:
+        losses = ModuleType("speechbrain.nnet.losses")
+        vars(losses)["transducer_loss"] = len
+        for name in ("speechbrain", "speechbrain.nnet"):
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        monkeypatch.setitem(sys.modules, "speechbrain.nnet.losses", losses)
+    original = losses.transducer_loss
+    with speechbrain.install() as installed:
+        assert installed.replaced == ("speechbrain.nnet.losses.transducer_loss",)
+        assert losses.transducer_loss is speechbrain.transducer_loss
+        assert speechbrain.install().replaced == ()
+    assert losses.transducer_loss is original
+    speechbrain.install()
+    speechbrain.uninstall()
+    assert losses.transducer_loss is original
+    monkeypatch.setitem(sys.modules, "speechbrain.nnet.losses", ModuleType("speechbrain.nnet.losses"))
+    with pytest.raises(ImportError, match="install speechbrain"):
+        speechbrain.install()
+
+
+def test_espnet_finds_warprnnt_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "warprnnt_pytorch", raising=False)
+    with warprnnt_pytorch.install() as installed:
+        assert installed.replaced == ("warprnnt_pytorch",)
+        loss = import_module("warprnnt_pytorch").RNNTLoss(blank=0, fastemit_lambda=0.1)
+        assert isinstance(loss, warprnnt_pytorch.RNNTLoss)
+    assert "warprnnt_pytorch" not in sys.modules
+    other = ModuleType("warprnnt_pytorch")
+    monkeypatch.setitem(sys.modules, "warprnnt_pytorch", other)
+    with warprnnt_pytorch.install():
+        assert sys.modules["warprnnt_pytorch"] is warprnnt_pytorch
+    assert sys.modules["warprnnt_pytorch"] is other
+
+
+@pytest.mark.parametrize(("reduction", "shape"), [("mean", (1,)), ("sum", (1,)), ("none", (3,))])
+def test_warprnnt_pytorch(reduction: Any, shape: tuple[int, ...], device: torch.device) -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(3, 7, 5, 6, device=device, requires_grad=True)
+    targets = torch.randint(1, 6, (3, 4), device=device)
+    lengths = torch.tensor([7, 5, 4], device=device), torch.tensor([4, 2, 3], device=device)
+    loss = warprnnt_pytorch.RNNTLoss(reduction=reduction, fastemit_lambda=0.2)(logits, targets, *lengths)
+    wanted = transducer_loss(logits, targets, *lengths, blank=0, fastemit_lambda=0.2, reduction=reduction)
+    assert loss.shape == shape
+    torch.testing.assert_close(loss.squeeze(), wanted.squeeze())
+    for own, other in zip(
+        torch.autograd.grad(loss.sum(), logits), torch.autograd.grad(wanted.sum(), logits), strict=True
+    ):
+        torch.testing.assert_close(own, other)
 
 
 def test_the_losses_are_those_of_the_operators() -> None:

@@ -8,7 +8,7 @@ import torch
 
 from tests.python.bad_calls import BadCall, BadCalls, Given
 from tests.python.transducer.bad_calls.functional import logits, targets
-from warpalign.compat import apex, caiman, torchaudio, transformers, warp_rnnt
+from warpalign.compat import apex, caiman, torchaudio, transformers, warp_rnnt, warprnnt_pytorch
 
 
 def lengths(given: Given) -> tuple[torch.Tensor, torch.Tensor]:
@@ -20,6 +20,11 @@ CALLS: BadCalls = {
         lambda g: torchaudio.rnnt_loss(logits(g), targets(g), *lengths(g), reduction="max"),
         ValueError,
         'reduction should be one of "none", "mean", or "sum"',
+    ),
+    "warprnnt_pytorch: reduction": BadCall(
+        lambda g: warprnnt_pytorch.rnnt_loss(logits(g), targets(g), *lengths(g), reduction="max"),
+        ValueError,
+        "reduction: expected 'mean', 'sum' or 'none', got 'max'",
     ),
     "warp_rnnt: reduction": BadCall(
         lambda g: warp_rnnt.rnnt_loss(logits(g), targets(g), *lengths(g), reduction="max", blank=5),
