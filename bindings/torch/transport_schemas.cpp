@@ -35,6 +35,12 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
               ") -> (Tensor value, Tensor linear, Tensor f, Tensor g, Tensor grad_x, Tensor grad_y, Tensor "
               "grad_cost, Tensor grad_a, Tensor grad_b, Tensor grad_epsilon)");
 
+  // Logits (B, N, M) after so many alternating normalisations (warpalign/sinkhorn_normalize.h).
+  library.def("sinkhorn_normalize(Tensor logits, int iterations, bool columns_first) -> Tensor plan");
+  library.def(
+      "sinkhorn_normalize_gradient(Tensor logits, Tensor grad_plan, int iterations, bool columns_first) -> "
+      "Tensor grad_logits");
+
   // Results of a plan, whose potentials are f0 and g0.
   library.def("transport_apply(" WARPALIGN_TRANSPORT_TENSORS
               ", Tensor v, bool transposed, *, " WARPALIGN_TRANSPORT_SETTINGS ") -> Tensor result");

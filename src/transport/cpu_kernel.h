@@ -54,6 +54,18 @@ struct PointTangents {
   const Real* y_t;  // (dim, stride)
 };
 
+// Matrices of sinkhorn_normalize() in the lanes of vectors: element (i, j) of all of them is a vector. Rows
+// are normalised first.
+template <class Real>
+struct NormalizeLanes {
+  int n, m, iterations;
+  Real*
+      elements;  // (n, m) vectors: logits, then the plan; after a gradient log2 of the first iteration's rows
+  Real* gradient;  // (n, m) vectors: of the plan, then of the logits; null: only the plan is computed
+  Real* history;   // (2 iterations, max(n, m)) vectors, for a gradient
+  Real* sums;      // (2, max(n, m)) vectors of scratch
+};
+
 template <class Real>
 struct CpuKernelsOf {
   // e[j] = 2^t[j], 0 below 2^-126; returns sum weight[j] e[j]. weight and e are padded.
@@ -85,6 +97,9 @@ struct CpuKernelsOf {
   void (*gradient_tangent)(const PointRow<Real>& row, const PointTangents<Real>& along, const Real* cost,
                            const Real* cost_tangent, const Real* plan, const Real* plan_tangent,
                            double* gradient);
+  int lanes;  // of a vector
+  void (*normalize)(const NormalizeLanes<Real>& matrices);
+  void (*normalize_gradient)(const NormalizeLanes<Real>& matrices);
 };
 
 struct CpuKernels {

@@ -5,6 +5,7 @@
 
 // clang-format off: in this order
 #include "transport/cpu_logits.inl"
+#include "transport/cpu_normalize.inl"
 #include "transport/cpu_points.inl"
 // clang-format on
 
@@ -16,10 +17,22 @@ using warpalign::detail::transport::CpuKernelsOf;
 
 template <class Real>
 constexpr CpuKernelsOf<Real> table() {
-  return {&exponentials<Real>,    &largest<Real>,    &raise<Real>,    &weighted_sum<Real>,
-          &weighted_cost<Real>,   &accumulate<Real>, &plan<Real>,     &widen<Real>,
-          &costs<Real>,           &gradient<Real>,   &products<Real>, &cost_tangents<Real>,
-          &gradient_tangent<Real>};
+  return {&exponentials<Real>,
+          &largest<Real>,
+          &raise<Real>,
+          &weighted_sum<Real>,
+          &weighted_cost<Real>,
+          &accumulate<Real>,
+          &plan<Real>,
+          &widen<Real>,
+          &costs<Real>,
+          &gradient<Real>,
+          &products<Real>,
+          &cost_tangents<Real>,
+          &gradient_tangent<Real>,
+          kLanes<Real>,
+          &normalize<Real>,
+          &normalize_gradient<Real>};
 }
 
 }  // namespace

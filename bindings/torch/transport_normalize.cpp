@@ -1,0 +1,66 @@
+// torch.ops.warpalign.sinkhorn_normalize and its gradient. Compiled into the CPU and the CUDA library.
+#include <torch/csrc/stable/library.h>
+
+#include <cstdint>
+
+#include "call.h"
+#include "checks.h"
+#include "warpalign/sinkhorn_normalize.h"
+
+namespace warpalign::torch_binding {
+namespace {
+
+NormalizeProblem normalize_problem(const Tensor& logits, int64_t iterations, bool columns_first) {
+  NormalizeProblem p;
+  p.dtype = check_table(logits, "logits", "(B, N, M)", true);
+  p.batch = narrowed(logits.size(0));
+  p.n = narrowed(logits.size(1));
+  p.m = narrowed(logits.size(2));
+  p.logits = strided<3>(logits);
+  p.iterations = narrowed(iterations);
+  p.order = columns_first ? NormalizeOrder::kColumnsFirst : NormalizeOrder::kRowsFirst;
+  return p;
+}
+
+Tensor sinkhorn_normalize_op(const Tensor& logits, int64_t iterations, bool columns_first) {
+  const NormalizeProblem p = normalize_problem(logits, iterations, columns_first);
+  const Tensor plan = allocate(logits, {p.batch, p.n, p.m});
+  call_core(
+      Operator::kSinkhorn, logits, 0, false,
+      [&](const Execution& execution) { return sinkhorn_normalize_workspace_bytes(p, execution); },
+      [&](Workspace workspace, const Execution& execution) {
+        return sinkhorn_normalize(p, plan.mutable_data_ptr(), workspace, execution);
+      });
+  return plan;
+}
+
+Tensor sinkhorn_normalize_gradient_op(const Tensor& logits, const Tensor& grad_plan, int64_t iterations,
+                                      bool columns_first) {
+  const NormalizeProblem p = normalize_problem(logits, iterations, columns_first);
+  check_same_device(grad_plan, "grad_plan", logits, "logits");
+  if (grad_plan.scalar_type() != logits.scalar_type()) {
+    fail("grad_plan", "the dtype of logits, " + dtype_of(logits), dtype_of(grad_plan));
+  }
+  if (grad_plan.dim() != 3 || grad_plan.size(0) != p.batch || grad_plan.size(1) != p.n ||
+      grad_plan.size(2) != p.m) {
+    fail("grad_plan", "the shape of logits, " + shape_of(logits), shape_of(grad_plan));
+  }
+  const Tensor grad_logits = allocate(logits, {p.batch, p.n, p.m});
+  call_core(
+      Operator::kSinkhorn, logits, 0, false,
+      [&](const Execution& execution) { return sinkhorn_normalize_gradient_workspace_bytes(p, execution); },
+      [&](Workspace workspace, const Execution& execution) {
+        return sinkhorn_normalize_gradient(p, strided<3>(grad_plan), grad_logits.mutable_data_ptr(),
+                                           workspace, execution);
+      });
+  return grad_logits;
+}
+
+}  // namespace
+}  // namespace warpalign::torch_binding
+
+STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
+  using namespace warpalign::torch_binding;  // NOLINT: registration
+  library.impl("sinkhorn_normalize", TORCH_BOX(&sinkhorn_normalize_op));
+  library.impl("sinkhorn_normalize_gradient", TORCH_BOX(&sinkhorn_normalize_gradient_op));
+}
