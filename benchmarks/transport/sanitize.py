@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from benchmarks.transport import sanitize_graphs, sanitize_gromov
+from benchmarks.transport import normalize, sanitize_graphs, sanitize_gromov
 from benchmarks.transport.measure import WRONG, WRONG_OF_MEDIUM, Problem
 from benchmarks.transport.sizes import Size
 
@@ -128,6 +128,7 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
         *((f"plan of {case.name}", partial(plan_wrong, case, device)) for case in plans),
         *sanitize_gromov.cases(device),
         *sanitize_graphs.cases(device),
+        *normalize.cases(device),
     ]
     for name, check in checks:
         message = check()

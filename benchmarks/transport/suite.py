@@ -9,20 +9,28 @@ from benchmarks.harness.results import Row
 from benchmarks.harness.suite import Suite
 from benchmarks.transport.gromov import GROMOV_SIZES, QUICK_GROMOV_SIZES, GromovSize, measure_gromov
 from benchmarks.transport.measure import measure, not_reproducible
+from benchmarks.transport.normalize import (
+    NORMALIZE_SIZES,
+    QUICK_NORMALIZE_SIZES,
+    NormalizeSize,
+    measure_normalize,
+)
 from benchmarks.transport.sizes import QUICK_SIZES, SIZES, Size
 
 
-def measure_either(size: Size | GromovSize, device: torch.device, budget_s: float) -> Row:
+def measure_any(size: Size | GromovSize | NormalizeSize, device: torch.device, budget_s: float) -> Row:
     if isinstance(size, GromovSize):
         return measure_gromov(size, device, budget_s)
+    if isinstance(size, NormalizeSize):
+        return measure_normalize(size, device, budget_s)
     return measure(size, device, budget_s)
 
 
 SUITE = Suite(
     name="transport",
-    sizes=[*SIZES, *GROMOV_SIZES],
-    quick_sizes=[*QUICK_SIZES, *QUICK_GROMOV_SIZES],
-    measure=measure_either,
+    sizes=[*SIZES, *GROMOV_SIZES, *NORMALIZE_SIZES],
+    quick_sizes=[*QUICK_SIZES, *QUICK_GROMOV_SIZES, *QUICK_NORMALIZE_SIZES],
+    measure=measure_any,
     columns=(
         "solve_ms",
         "graph_solve_ms",
@@ -30,6 +38,8 @@ SUITE = Suite(
         "mib",
         "err_value",
         "loop_ms",
+        "graph_loop_ms",
+        "compiled_ms",
         "pot_ms",
         "geomloss_ms",
         "flash_ms",

@@ -19,6 +19,7 @@ from warpalign._transport.graphs import (
 from warpalign._transport.gromov import gromov_wasserstein
 from warpalign._transport.gromov_result import GromovResult
 from warpalign._transport.gromov_sampled import gromov_wasserstein_sampled
+from warpalign._transport.normalize import SinkhornNormalize, sinkhorn_normalize
 from warpalign._transport.options import Annealing, Geodesic
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.plan_checks import PlanTop
@@ -33,6 +34,7 @@ __all__ = [
     "PlanTop",
     "SinkhornDivergence",
     "SinkhornDivergenceResult",
+    "SinkhornNormalize",
     "SinkhornResult",
     "TransportPlan",
     "connected_components",
@@ -44,4 +46,5 @@ __all__ = [
     "shortest_paths",
     "sinkhorn",
     "sinkhorn_divergence",
+    "sinkhorn_normalize",
 ]

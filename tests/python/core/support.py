@@ -17,7 +17,8 @@ SERIES, LOSSES, JOINT = "soft-DTW, DTW", "transducer losses", "transducer loss f
 ALIGNMENT, DECODING = "transducer alignment", "transducer decoding"
 CTC, CTC_ALIGNMENT = "CTC losses", "CTC alignment, monotonic alignment search"
 CTC_DECODING = "CTC decoding"
-SINKHORN, GROMOV, LSTM = "Sinkhorn", "Gromov–Wasserstein", "LSTM"
+SINKHORN, NORMALIZE = "Sinkhorn", "Sinkhorn normalisation"
+GROMOV, LSTM = "Gromov–Wasserstein", "LSTM"
 
 
 def _row(operator: str, **files: str) -> Iterator[tuple[str, str]]:
@@ -152,6 +153,21 @@ _ROWS = {
         c9="test_export::test_sinkhorn",
         c10="test_export::test_sinkhorn_under_autocast",
         c11="test_torch_cuda::test_a_step_in_a_cuda_graph",
+    ),
+    NORMALIZE: _row(
+        "transport",
+        c0="test_normalize::test_it_is_the_loop_in_float64",
+        c1="test_normalize::test_it_is_the_loop_in_float64",
+        c2="test_normalize::test_errors_are_at_most_twice_the_loop_s test_normalize::test_dtypes_and_shapes",
+        c3="test_normalize::test_infinities_forbid_and_nan_stays_in_its_matrix",
+        c4="test_normalize::test_gradcheck",
+        c5="test_normalize::test_second_derivatives_are_refused",
+        c6="test_normalize::test_forward_mode_is_refused",
+        c7="test_normalize::test_vmap_is_a_larger_batch",
+        c8="test_normalize::test_compile",
+        c9="test_normalize::test_module",
+        c10="test_normalize::test_autocast_takes_logits_as_they_are",
+        c11="test_normalize::test_a_step_in_a_cuda_graph",
     ),
     GROMOV: _row(
         "transport",

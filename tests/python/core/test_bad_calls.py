@@ -24,7 +24,7 @@ from tests.python.transducer.bad_calls import align, decoding
 from tests.python.transducer.bad_calls import compat as transducer_compat
 from tests.python.transducer.bad_calls import functional as transducer
 from tests.python.transducer.bad_calls import joint as transducer_joint
-from tests.python.transport.bad_calls import adaptation, gromov_transport, torchgw
+from tests.python.transport.bad_calls import adaptation, gromov_transport, normalize, torchgw
 from tests.python.transport.bad_calls import compat as transport_compat
 from tests.python.transport.bad_calls import compat_gromov as transport_compat_gromov
 from tests.python.transport.bad_calls import functional as transport
@@ -52,6 +52,7 @@ PARTS = (
     transport,
     adaptation,
     gromov_transport,
+    normalize,
     torchgw,
     transport_graphs,
     transport_compat,
@@ -61,7 +62,7 @@ PARTS = (
 CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
 ON_GPU = [
     name
-    for part in (functional, operators, transducer, transducer_joint, align, decoding, transport)
+    for part in (functional, operators, transducer, transducer_joint, align, decoding, transport, normalize)
     for name, call in part.CALLS.items()
     if not call.cpu_only
 ]
@@ -144,6 +145,7 @@ UNREACHED = {
     "_transport/gromov.py": {"no_derivative"},
     "_transport/gromov_result.py": {"no_derivative"},
     "_transport/gromov_sides.py": {"expected a tensor on {like.device}"},
+    "_transport/normalize.py": {"no_derivative"},
     "_transport/plan_autograd.py": {"no_derivative"},
     "_transducer/checks.py": {"without its CUDA operators", "expected the device of"},
     "_transducer/replay.py": {"a CUDA graph can hold"},

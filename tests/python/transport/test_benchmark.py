@@ -8,12 +8,15 @@ import torch
 
 from benchmarks.transport import cpu_peers, cpu_solves, gromov_cpu, sanitize
 from benchmarks.transport.gromov import QUICK_GROMOV_SIZES, GromovSize
+from benchmarks.transport.normalize import QUICK_NORMALIZE_SIZES, NormalizeSize
 from benchmarks.transport.sizes import QUICK_SIZES, Size
 from benchmarks.transport.suite import SUITE
 
 
-@pytest.mark.parametrize("size", [*QUICK_SIZES, *QUICK_GROMOV_SIZES], ids=lambda size: size.name)
-def test_measures_a_row(size: Size | GromovSize) -> None:
+@pytest.mark.parametrize(
+    "size", [*QUICK_SIZES, *QUICK_GROMOV_SIZES, *QUICK_NORMALIZE_SIZES], ids=lambda size: size.name
+)
+def test_measures_a_row(size: Size | GromovSize | NormalizeSize) -> None:
     row = SUITE.measure(size, torch.device("cpu"), 0.01)
     assert "error" not in row
     assert isinstance(row["solve_ms"], float) and row["solve_ms"] > 0
@@ -52,7 +55,7 @@ def test_results_are_reproducible() -> None:
 def test_sanitizer_cases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["sanitize", "--device", "cpu", "--shapes", "3"])
     assert sanitize.main() == 0
-    assert "10 cases, 0 wrong" in capsys.readouterr().out
+    assert "18 cases, 0 wrong" in capsys.readouterr().out
 
 
 def test_sanitizer_sees_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
