@@ -25,8 +25,6 @@ MOST_PYTHON_LINES = 60
 # Files, as `path`, and functions, as `path: name`.
 EXCEPTIONS = frozenset(
     {
-        "benchmarks/transducer/cuda_joint.cpp: measure",
-        "benchmarks/transducer/sanitize.py: wrong",
         "src/recurrent/cuda/blocks/block_backward.cuh: block_backward_kernel",
         "src/recurrent/cuda/blocks/block_forward.cuh: block_forward_kernel",
         "src/recurrent/cuda/clusters/cluster_backward.cuh: cluster_backward_kernel",

@@ -45,6 +45,35 @@ Memory normal(std::size_t count, float scale, DType dtype, unsigned seed) {
   return Memory(host);
 }
 
+// Prints the time of each kind of kernel in a step, captured as a graph.
+void print_parts(cudaGraph_t step, cudaStream_t stream, int repeats) {
+  // Parts of the kernels' names in the machine code.
+  const struct {
+    const char *label, *name;
+  } parts[] = {{"hidden", "joint_hidden"},
+               {"logits", "joint_logits"},
+               {"weights", "joint_weights"},
+               {"gradient", "joint_gradient"},
+               {"outer", "joint_outer"},
+               {"back", "joint_back"},
+               {"add", "joint_add"},
+               {"hidden", "wide_hidden_kernelINS0_8BFloat16ELb0"},
+               {"logits", "wide_logits_kernelINS0_8BFloat16ELb0"},
+               {"weights", "wide_weights"},
+               {"hidden", "wide_hidden_kernelINS0_8BFloat16ELb1"},
+               {"gradient", "wide_logits_kernelINS0_8BFloat16ELb1"},
+               {"outer", "wide_outer"},
+               {"back", "wide_back"},
+               {"add", "wide_add"},
+               {"lattice", "lattice"}};
+  for (const auto& part : parts) {
+    const GraphPart alone = part_of(step, part.name, false);
+    if (alone.kernels > 0) {
+      std::printf(" | %s %.3f (%d)", part.label, median_ms(alone.graph, stream, repeats), alone.kernels);
+    }
+  }
+}
+
 void measure(const Shape& shape, cudaStream_t stream) {
   const Execution cuda = Execution::cuda(0, stream);
   const std::int64_t b = shape.batch, t = shape.frames, u = shape.states, h = shape.hidden, v = shape.labels;
@@ -103,31 +132,7 @@ void measure(const Shape& shape, cudaStream_t stream) {
   std::printf("%-4s %3d x %4d x %4d x %5d, H %4d%s | step %7.3f = first call %7.3f + second %7.3f",
               name_of(shape.dtype), shape.batch, shape.frames, shape.states, shape.labels, shape.hidden,
               shape.big_blanks ? ", big blanks" : "", all, forward, all - forward);
-  // Parts of the kernels' names in the machine code.
-  const struct {
-    const char *label, *name;
-  } parts[] = {{"hidden", "joint_hidden"},
-               {"logits", "joint_logits"},
-               {"weights", "joint_weights"},
-               {"gradient", "joint_gradient"},
-               {"outer", "joint_outer"},
-               {"back", "joint_back"},
-               {"add", "joint_add"},
-               {"hidden", "wide_hidden_kernelINS0_8BFloat16ELb0"},
-               {"logits", "wide_logits_kernelINS0_8BFloat16ELb0"},
-               {"weights", "wide_weights"},
-               {"hidden", "wide_hidden_kernelINS0_8BFloat16ELb1"},
-               {"gradient", "wide_logits_kernelINS0_8BFloat16ELb1"},
-               {"outer", "wide_outer"},
-               {"back", "wide_back"},
-               {"add", "wide_add"},
-               {"lattice", "lattice"}};
-  for (const auto& part : parts) {
-    const GraphPart alone = part_of(step, part.name, false);
-    if (alone.kernels > 0) {
-      std::printf(" | %s %.3f (%d)", part.label, median_ms(alone.graph, stream, kRepeats), alone.kernels);
-    }
-  }
+  print_parts(step, stream, kRepeats);
   int live = 0;
   expect(cudaMemcpy(&live, second_workspace.as(), sizeof(live), cudaMemcpyDeviceToHost), "copy");
   std::printf(" | live %.3f", live / static_cast<double>(b * t * u));

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +29,15 @@ SHAPES = [(1, 1, 1, 7), (2, 3, 2, 29), (2, 20, 34, 64), (1, 9, 5, 4097)]
 LIMIT = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-10}
 
 
+class Inputs(NamedTuple):
+    """A batch: logits (B, T, U+1, V), duration logits or None, labels, and lengths of frames and labels."""
+
+    x: Tensor
+    z: Tensor | None
+    y: Tensor
+    lengths: tuple[Tensor, Tensor]
+
+
 def wrong(
     shape: tuple[int, int, int, int], family: str, penalty: str, dtype: torch.dtype, device: torch.device
 ) -> str | None:
@@ -47,11 +57,18 @@ def wrong(
     )
     y = torch.randint(1, 4, (b, s - 1), generator=generator)
     lengths = torch.tensor([t, max(t - 2, 1)][:b]), torch.tensor([s - 1, max(s - 3, 0)][:b])
+    inputs = Inputs(x, z, y, lengths)
+    return wrong_losses(inputs, options, device) or wrong_alignments(inputs, options, device)
+
+
+def wrong_losses(inputs: Inputs, options: Options, device: torch.device) -> str | None:
+    """What is wrong with losses and gradients."""
+    x, z, y, lengths = inputs
     on_device = [None if a is None else a.to(device, copy=True).requires_grad_() for a in (x, z)]
     assert on_device[0] is not None
     value = loss(on_device[0], on_device[1], y.to(device), options, *(n.to(device) for n in lengths))
     value.sum().backward()
-    for k in range(b):
+    for k in range(len(x)):
         frames, states = int(lengths[0][k]), int(lengths[1][k]) + 1
         wide: list[Tensor | None] = [
             None if a is None else a[k, :frames, :states].to(torch.float64, copy=True).requires_grad_()
@@ -73,8 +90,14 @@ def wrong(
                 continue
             assert source.grad is not None and own.grad is not None
             found = own.grad[k, :frames, :states].cpu().double()
-            if not (found - source.grad).norm() <= LIMIT[dtype] * source.grad.norm():
+            if not (found - source.grad).norm() <= LIMIT[x.dtype] * source.grad.norm():
                 return f"utterance {k}: gradient by {name}"
+    return None
+
+
+def wrong_alignments(inputs: Inputs, options: Options, device: torch.device) -> str | None:
+    """What is wrong with scores and posteriors of alignments."""
+    x, z, y, lengths = inputs
     given = (y, *lengths)
     ours = transducer_align(
         x.to(device),
