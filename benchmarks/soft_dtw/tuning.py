@@ -31,16 +31,29 @@ def problem(size: Size, gradient: bool, quantity: float | None = None, **options
 
 
 def filled(
-    machine: Machine, per_multiprocessor: Sequence[float], of_pair: int, length: int, dim: int, gradient: bool
+    machine: Machine,
+    per_multiprocessor: Sequence[float],
+    of_pair: int,
+    length: int,
+    dim: int,
+    gradient: bool,
+    same_kernel: bool = False,
 ) -> list[Problem]:
-    """Batches of pairs that have `of_pair` strips each, so that a multiprocessor has these numbers of strips."""
-    batches = {max(1, round(machine.multiprocessors * strips / of_pair)) for strips in per_multiprocessor}
-    return [problem(Size(batch, length, length, dim), gradient) for batch in sorted(batches)]
+    """Batches of pairs that have `of_pair` strips each, so that a multiprocessor has these numbers of strips.
+
+    same_kernel: whether both ways launch the same kernel, so that it does not show the quantity.
+    """
+    count = max(machine.multiprocessors, 1)
+    batches = sorted({max(1, round(count * strips / of_pair)) for strips in per_multiprocessor})
+    return [
+        problem(Size(batch, length, length, dim), gradient, batch * of_pair / count if same_kernel else None)
+        for batch in batches
+    ]
 
 
 def meeting_strips(machine: Machine) -> list[Problem]:
     return [
-        *filled(machine, (4, 8, 12, 16, 20, 26), 32, 1024, 2, True),
+        *filled(machine, (4, 8, 12, 16, 20, 26, 31), 32, 1024, 2, True),
         *filled(machine, (8, 12, 16, 20), 32, 1024, 20, True),
     ]
 
@@ -91,12 +104,12 @@ TURNS_BY_WARPS = {"panel_bytes": 1 << 26, "turn_features": ALWAYS}
 PROBES: dict[str, Probe] = {
     "meeting_strips": Crossing(meeting_strips, at_most=True),
     "meeting_small_crew_strips": Crossing(
-        lambda machine: filled(machine, (1, 2, 3, 4, 5, 6, 8), 32, 512, 16, False),
+        lambda machine: filled(machine, (1, 2, 3, 4, 5, 6, 8), 32, 512, 16, False, same_kernel=True),
         at_most=True,
         also={**IN_TILES, "large_crew_strips": ALWAYS},
     ),
     "meeting_large_crew_strips": Crossing(
-        lambda machine: filled(machine, (0.5, 1, 2, 3, 4), 32, 512, 16, True),
+        lambda machine: filled(machine, (0.5, 1, 2, 3, 4), 32, 512, 16, True, same_kernel=True),
         at_most=True,
         also={**IN_TILES, "large_crew_strips": ALWAYS},
     ),
@@ -108,7 +121,12 @@ PROBES: dict[str, Probe] = {
         at_most=True,
         also=IN_TILES,
     ),
-    "wide_lanes_warps": Crossing(lambda machine: filled(machine, (2, 4, 8, 16, 32, 64), 4, 256, 1, False)),
+    "wide_lanes_warps": Crossing(
+        lambda machine: [
+            *filled(machine, (2, 4, 6, 8, 16, 32), 4, 256, 1, False),
+            *filled(machine, (2, 4, 6, 8, 16, 32), 16, 1024, 3, False),
+        ]
+    ),
     "turn_warps": Crossing(turn_warps, also=TURNS_BY_WARPS),
     "turn_warps_of_fast_tiles": Crossing(turn_warps_of_fast_tiles, also=TURNS_BY_WARPS),
     "turn_features": Crossing(
