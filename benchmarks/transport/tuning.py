@@ -23,10 +23,16 @@ def problem(size: Size, quantity: float | None = None) -> Problem:
     return Problem(size.name, partial(_make, size), quantity)
 
 
-def teams(_: Machine) -> list[Problem]:
+def teams_of_given_costs(_: Machine) -> list[Problem]:
     sizes = [Size(1, n, n, iterations=50) for n in (256, 512, 1024, 2048)]
-    sizes += [Size(1, n, n, 3, iterations=50) for n in (512, 2048)]
+    sizes += [Size(4, 512, 512, iterations=50), Size(1, 512, 512, dtype="float64", iterations=50)]
+    sizes += [Size(1, 1024, 1024, iterations=50, half=True)]
     return [problem(size) for size in sizes]
+
+
+def teams_of_points(_: Machine) -> list[Problem]:
+    sizes = [Size(1, n, n, 3, iterations=50) for n in (512, 1024, 2048, 4096)]
+    return [problem(size) for size in [*sizes, Size(1, 1024, 1024, 64, iterations=50)]]
 
 
 def gradients_of_units(_: Machine) -> list[Problem]:
@@ -73,21 +79,27 @@ def few_iterations(_: Machine) -> list[Problem]:
     ]
 
 
-def _paths(device: torch.device) -> Run:
-    graph = knn_graph(swiss_roll(3000, 0).to(device), 5)
-    return partial(shortest_paths, graph, list(range(0, 3000, 7)))
+def _paths(points: int, neighbors: int, sources: int, device: torch.device) -> Run:
+    graph = knn_graph(swiss_roll(points, 0).to(device), neighbors)
+    return partial(shortest_paths, graph, list(range(0, points, points // sources)))
+
+
+def paths(points: int, neighbors: int, sources: int) -> Problem:
+    """Shortest paths in a graph of nearest neighbours."""
+    name = f"paths from {sources} of {points} nodes, {neighbors} neighbours"
+    return Problem(name, partial(_paths, points, neighbors, sources), has_graph=False)
 
 
 PROBES: dict[str, Probe] = {
-    "block_elements": Choice(teams, values=[8192, 16384, 32768, 65536, 131072]),
+    "block_elements": Choice(teams_of_given_costs, values=[2048, 4096, 8192, 16384, 32768]),
+    "point_block_elements": Choice(teams_of_points, values=[8192, 16384, 32768, 65536]),
     "sharing_steps": Crossing(gradients_of_units),
     "warpgroup_points": Crossing(sampled_steps),
     "search_limit_lengths": Choice(
-        lambda _: [Problem("paths of 429 nodes of 3000", _paths, has_graph=False)], values=[2, 3, 4, 6, 8, 12]
+        lambda _: [paths(3000, 5, 428), paths(6000, 15, 428), paths(20000, 5, 132)],
+        values=[3, 4, 6, 8, 12, 16, 24],
     ),
     "thread_elements": Crossing(shared_solves, needs_threads=True),
     "kept_iterations": Crossing(few_iterations),
-    "joint_search_sources": Choice(
-        lambda _: [Problem("paths of 429 nodes of 3000", _paths)], values=[2, 3, 4, 5, 6, 8]
-    ),
+    "joint_search_sources": Choice(lambda _: [paths(3000, 5, 428)], values=[2, 3, 4, 5, 6, 8]),
 }

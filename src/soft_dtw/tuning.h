@@ -40,11 +40,11 @@ struct CudaTuning {
 inline constexpr CudaTuning kCudaTunings[] = {
     {
         .device_class = 90,
-        .meeting_strips = 16,
+        .meeting_strips = 26,
         .meeting_small_crew_strips = 4,
         .meeting_large_crew_strips = 2,
         .large_crew_strips = 2,
-        .wide_lanes_warps = 16,
+        .wide_lanes_warps = 6,
         .turn_warps = 2,
         .turn_warps_of_fast_tiles = 8,
         .turn_features = 65,

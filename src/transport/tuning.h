@@ -9,9 +9,11 @@ namespace warpalign::detail::transport {
 
 struct CudaTuning {
   int device_class;  // DeviceTraits::compute_capability
-  // A problem gets a block of its team for so many elements: one more would cost the others a wait. Unit:
-  // elements of a cost matrix.
+  // A problem with given costs gets a block of its team for so many elements: one more would cost the others
+  // a wait. Unit: elements of a cost matrix.
   int block_elements;
+  // The same of costs between points, of derivatives, and of what is read off a plan. Unit: pairs of points.
+  int point_block_elements;
   // From so many tiles on, blocks of a team share a tile of gradients by points on the matrix units. Unit:
   // tiles of 64 points of the other side.
   int sharing_steps;
@@ -25,14 +27,16 @@ struct CudaTuning {
 inline constexpr CudaTuning kCudaTunings[] = {
     {
         .device_class = 90,
-        .block_elements = 32768,
+        .block_elements = 8192,
+        .point_block_elements = 32768,
         .sharing_steps = 24,
         .warpgroup_points = 8192,
-        .search_limit_lengths = 6,
+        .search_limit_lengths = 12,
     },
 };
 inline TuningField<CudaTuning> cuda_tuning_fields[] = {
     {"block_elements", &CudaTuning::block_elements},
+    {"point_block_elements", &CudaTuning::point_block_elements},
     {"sharing_steps", &CudaTuning::sharing_steps},
     {"warpgroup_points", &CudaTuning::warpgroup_points},
     {"search_limit_lengths", &CudaTuning::search_limit_lengths},
