@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
+from benchmarks.transport.keops_nvcc import use_nvcc
 from warpalign.transport import sinkhorn
 
 TOLERANCES = (0.3, 0.1, 0.03, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)
@@ -68,6 +69,8 @@ def of_warpalign(of: Problem) -> Iterator[Family]:
 def of_geomloss(of: Problem, keops: bool) -> Iterator[Family]:
     """Ratios of its list of epsilons; with a table, or with KeOps without one and by clusters."""
     geomloss = import_module("geomloss")
+    if keops and of.x.is_cuda:
+        use_nvcc()
 
     def gradient(backend: str, scaling: float) -> Tensor:
         x = of.x.detach().requires_grad_()

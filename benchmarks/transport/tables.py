@@ -139,8 +139,8 @@ def packages_table() -> str:
     rows = [row for _, group in groups for row in group.values()]
     note = (
         "`benchmarks/transport/packages.py`: the gradient of the regularised cost with respect to the points, squared distances, "
-        "float32. For each package the fastest of its methods and settings whose gradient has a relative error of at most 1 %; in "
-        "parentheses the ratio to warpalign. –: not within 20 s, or not measured. One core of the CPU (CPU time), or a GPU."
+        "float32. For each package the fastest of its methods and settings (warpalign: also `precision`) whose gradient has a relative "
+        "error of at most 1 %; in parentheses the ratio to warpalign. –: not within 20 s, or not measured. One core of the CPU (CPU time), or a GPU."
     )
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
 
