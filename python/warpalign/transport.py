@@ -1,6 +1,7 @@
 """Entropic optimal transport: soft matchings of weighted point sets, and the graphs whose distances they compare."""
 
 from warpalign._core.convergence import ConvergenceWarning
+from warpalign._transport.annotated import AnnDataTensors, from_anndata
 from warpalign._transport.divergence import (
     SinkhornDivergence,
     SinkhornDivergenceResult,
@@ -25,6 +26,7 @@ from warpalign._transport.plan import TransportPlan
 from warpalign._transport.plan_checks import PlanTop
 
 __all__ = [
+    "AnnDataTensors",
     "Annealing",
     "ConvergenceWarning",
     "Geodesic",
@@ -39,6 +41,7 @@ __all__ = [
     "TransportPlan",
     "connected_components",
     "farthest_landmarks",
+    "from_anndata",
     "gromov_wasserstein",
     "gromov_wasserstein_sampled",
     "joint_embedding",

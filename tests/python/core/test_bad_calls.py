@@ -24,7 +24,7 @@ from tests.python.transducer.bad_calls import align, decoding
 from tests.python.transducer.bad_calls import compat as transducer_compat
 from tests.python.transducer.bad_calls import functional as transducer
 from tests.python.transducer.bad_calls import joint as transducer_joint
-from tests.python.transport.bad_calls import adaptation, gromov_transport, normalize, torchgw
+from tests.python.transport.bad_calls import adaptation, annotated, gromov_transport, normalize, torchgw
 from tests.python.transport.bad_calls import compat as transport_compat
 from tests.python.transport.bad_calls import compat_gromov as transport_compat_gromov
 from tests.python.transport.bad_calls import functional as transport
@@ -51,6 +51,7 @@ PARTS = (
     decoding,
     transport,
     adaptation,
+    annotated,
     gromov_transport,
     normalize,
     torchgw,
@@ -104,7 +105,7 @@ OF_TORCH = {
     (name, argument)
     for name in ("LSTM", "HardLSTM", "LSTMCell", "LSTMPredictor")
     for argument in ("device", "dtype")
-}
+} | {("from_anndata", "device")}
 
 
 def parameters() -> list[tuple[str, str]]:
