@@ -28,6 +28,7 @@ struct Inputs {
   const MaybeTensor& target_lengths;
   const MaybeTensor& without_durations;
   const MaybeTensor& seed;
+  const MaybeTensor& band;
 };
 
 // The joint's own settings.
@@ -37,6 +38,7 @@ struct Network {
   double dropout;
   int64_t workspace_limit;
   int64_t precision;
+  int64_t band_states;
 };
 
 // Null if there is none.
@@ -47,6 +49,17 @@ const std::uint64_t* seed_of(const MaybeTensor& seed, const Tensor& encoder) {
     fail("seed", "one int64 number, of shape ()", shape_of(*seed));
   }
   return static_cast<const std::uint64_t*>(seed->const_data_ptr());
+}
+
+// The first state of each frame's band; null if there is none.
+const std::int32_t* band_of(const MaybeTensor& band, const Tensor& encoder) {
+  if (!band) return nullptr;
+  check_same_device(*band, "band", encoder, "encoder");
+  if (band->scalar_type() != ScalarType::Int || band->dim() != 2 || band->size(0) != encoder.size(0) ||
+      band->size(1) != encoder.size(1) || !band->is_contiguous()) {
+    fail("band", "contiguous int32 numbers (B, T), by encoder of " + shape_of(encoder), shape_of(*band));
+  }
+  return static_cast<const std::int32_t*>(band->const_data_ptr());
 }
 
 void check_like_encoder(const Tensor& tensor, const char* name, const Tensor& encoder) {
@@ -87,6 +100,8 @@ TransducerJointProblem problem_of(const Inputs& in, const Network& network,
   p.activation = enumerator<Activation>(network.activation);
   p.dropout = network.dropout;
   p.seed = seed_of(in.seed, in.encoder);
+  p.band = band_of(in.band, in.encoder);
+  p.band_states = narrowed(network.band_states);
   p.workspace_limit = network.workspace_limit;
   TransducerLattice& l = p.lattice;
   l.batch = narrowed(in.encoder.size(0));
@@ -183,38 +198,42 @@ Gradients gradient(const Inputs& in, const Tensor& saved, const Tensor& grad_los
 
 // The registered functions. Their parameters are their schema's, in its order.
 
-std::tuple<Tensor, Tensor> joint_op(
-    const Tensor& encoder, const Tensor& predictor, const Tensor& weight, const MaybeTensor& bias,
-    const Tensor& targets, const MaybeTensor& encoder_lengths, const MaybeTensor& target_lengths,
-    const MaybeTensor& without_durations, const MaybeTensor& seed, bool needs_grad, int64_t activation,
-    bool tdt, double dropout, int64_t workspace_limit, int64_t precision, int64_t blank,
-    const std::vector<int64_t>& durations, const std::vector<int64_t>& big_blank_columns, double sigma,
-    double fastemit_lambda, double delay_penalty, int64_t eos_id, double eos_penalty, int64_t star_id,
-    double star_penalty, double clamp, bool zero_infinity) {
-  return forward(
-      {encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths, without_durations, seed},
-      needs_grad, {activation, tdt, dropout, workspace_limit, precision},
-      {blank, durations, big_blank_columns, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
-       star_id, star_penalty, clamp, zero_infinity, false, false});
+std::tuple<Tensor, Tensor> joint_op(const Tensor& encoder, const Tensor& predictor, const Tensor& weight,
+                                    const MaybeTensor& bias, const Tensor& targets,
+                                    const MaybeTensor& encoder_lengths, const MaybeTensor& target_lengths,
+                                    const MaybeTensor& without_durations, const MaybeTensor& seed,
+                                    const MaybeTensor& band, bool needs_grad, int64_t activation, bool tdt,
+                                    double dropout, int64_t workspace_limit, int64_t precision,
+                                    int64_t band_states, int64_t blank, const std::vector<int64_t>& durations,
+                                    const std::vector<int64_t>& big_blank_columns, double sigma,
+                                    double fastemit_lambda, double delay_penalty, int64_t eos_id,
+                                    double eos_penalty, int64_t star_id, double star_penalty, double clamp,
+                                    bool zero_infinity) {
+  return forward({encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths,
+                  without_durations, seed, band},
+                 needs_grad, {activation, tdt, dropout, workspace_limit, precision, band_states},
+                 {blank, durations, big_blank_columns, sigma, fastemit_lambda, delay_penalty, eos_id,
+                  eos_penalty, star_id, star_penalty, clamp, zero_infinity, false, false});
 }
 
 Gradients joint_gradient_op(const Tensor& encoder, const Tensor& predictor, const Tensor& weight,
                             const MaybeTensor& bias, const Tensor& targets,
                             const MaybeTensor& encoder_lengths, const MaybeTensor& target_lengths,
                             const MaybeTensor& without_durations, const MaybeTensor& seed,
-                            const Tensor& saved, const Tensor& grad_loss, bool needs_encoder,
-                            bool needs_predictor, bool needs_weight, bool needs_bias, int64_t activation,
-                            bool tdt, double dropout, int64_t workspace_limit, int64_t precision,
-                            int64_t blank, const std::vector<int64_t>& durations,
+                            const MaybeTensor& band, const Tensor& saved, const Tensor& grad_loss,
+                            bool needs_encoder, bool needs_predictor, bool needs_weight, bool needs_bias,
+                            int64_t activation, bool tdt, double dropout, int64_t workspace_limit,
+                            int64_t precision, int64_t band_states, int64_t blank,
+                            const std::vector<int64_t>& durations,
                             const std::vector<int64_t>& big_blank_columns, double sigma,
                             double fastemit_lambda, double delay_penalty, int64_t eos_id, double eos_penalty,
                             int64_t star_id, double star_penalty, double clamp, bool zero_infinity) {
-  return gradient(
-      {encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths, without_durations, seed},
-      saved, grad_loss, {needs_encoder, needs_predictor, needs_weight, needs_bias},
-      {activation, tdt, dropout, workspace_limit, precision},
-      {blank, durations, big_blank_columns, sigma, fastemit_lambda, delay_penalty, eos_id, eos_penalty,
-       star_id, star_penalty, clamp, zero_infinity, false, false});
+  return gradient({encoder, predictor, weight, bias, targets, encoder_lengths, target_lengths,
+                   without_durations, seed, band},
+                  saved, grad_loss, {needs_encoder, needs_predictor, needs_weight, needs_bias},
+                  {activation, tdt, dropout, workspace_limit, precision, band_states},
+                  {blank, durations, big_blank_columns, sigma, fastemit_lambda, delay_penalty, eos_id,
+                   eos_penalty, star_id, star_penalty, clamp, zero_infinity, false, false});
 }
 
 }  // namespace

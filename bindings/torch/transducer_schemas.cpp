@@ -12,16 +12,16 @@
   "fastemit_lambda=0.0, float delay_penalty=0.0, int eos_id=-1, float eos_penalty=0.0, int " \
   "star_id=-1, float star_penalty=1.0, float clamp=0.0, bool zero_infinity=False"
 #define WARPALIGN_SETTINGS WARPALIGN_NUMBERS ", bool from_log_probs=False, bool packed=False"
-// encoder (B, T, H); predictor (B, U+1, H); weight (V + D, H); bias (V + D,); seed (), int64; the others as
-// above.
+// encoder (B, T, H); predictor (B, U+1, H); weight (V + D, H); bias (V + D,); seed (), int64; band (B, T),
+// int32; the others as above.
 #define WARPALIGN_JOINT_INPUTS                                                              \
   "Tensor encoder, Tensor predictor, Tensor weight, Tensor? bias, Tensor targets, Tensor? " \
-  "encoder_lengths, Tensor? target_lengths, Tensor? without_durations, Tensor? seed"
+  "encoder_lengths, Tensor? target_lengths, Tensor? without_durations, Tensor? seed, Tensor? band"
 // activation: a number of Activation. precision: one of Precision. tdt: durations are TDT's, with D columns
-// after those of labels.
+// after those of labels. band_states: the states of a frame that are in the band.
 #define WARPALIGN_JOINT_SETTINGS                                                            \
   "int activation=0, bool tdt=False, float dropout=0.0, int workspace_limit=54525952, int " \
-  "precision=0, " WARPALIGN_NUMBERS
+  "precision=0, int band_states=0, " WARPALIGN_NUMBERS
 
 STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   // saved: the data for the gradients, as bytes; empty unless needs_grad.

@@ -19,10 +19,14 @@
 // Dropout's mask m[t,u,j] of utterance b is 0 where word j % 4 of Philox4x32-10 is below p 2^32: counter
 // (t, b, j / 4, u), the seed as key. So both calls and every device have the same mask.
 //
+// Pruned losses: with a band, paths only go through nodes (t, u) with band[t] <= u < band[t] + s. Other nodes
+// have no arcs, and their logits are not computed: B T s nodes in place of B T (U+1).
+//
 // Rows of G whose S is below 2^-40 (float64: is 0) are taken as 0, and their logits are not computed again.
 //
 // Source: Graves, Mohamed and Hinton, "Speech recognition with deep recurrent neural networks", 2013, section
-// 3.2, for the joint network.
+// 3.2, for the joint network; Kuang et al., "Pruned RNN-T for fast, memory-efficient ASR training", arXiv
+// 2206.13236, section 3, for the band.
 #pragma once
 
 #include <cstddef>
@@ -51,6 +55,10 @@ struct TransducerJointProblem {
   const void* bias = nullptr;    // (V + D,), contiguous; null: 0
   Activation activation = Activation::kRelu;
   TransducerLattice lattice;  // T = lattice.frames, U + 1 = lattice.states
+  // (B, T), contiguous: the first state of each frame's band. Null: all nodes. A value below 0, or above U +
+  // 1 - band_states, counts as the nearest of them. Values of padded frames are ignored.
+  const std::int32_t* band = nullptr;
+  std::int32_t band_states = 0;  // s, 1 to U + 1, with a band
   // Dropout of h: the probability p that a number is dropped, 0 <= p < 1. seed: one number on the execution's
   // device, needed if p > 0; the same in both calls.
   double dropout = 0;
@@ -84,7 +92,7 @@ struct TransducerJointGradient {
   const void* grad_loss = nullptr;
   std::int64_t grad_loss_stride = 1;
   void* encoder = nullptr;    // (B, T, H); 0 in padding
-  void* predictor = nullptr;  // (B, U+1, H); 0 in padding
+  void* predictor = nullptr;  // (B, U+1, H); 0 in padding, and in states that are in no frame's band
   void* weight = nullptr;     // (V + D, H)
   void* bias = nullptr;       // (V + D,)
 };

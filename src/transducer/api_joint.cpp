@@ -46,6 +46,10 @@ Status check_sizes(const TransducerJointProblem& p) {
     return Status::invalid("workspace_limit", "at least 0 bytes", static_cast<double>(p.workspace_limit));
   }
   const TransducerLattice& l = p.lattice;
+  if (p.band && (p.band_states < 1 || p.band_states > l.states)) {
+    return Status::invalid("band_states", "1 to U + 1 states", p.band_states);
+  }
+  if (Status s = check_aligned("band", p.band, sizeof(*p.band)); !s.ok()) return s;
   if (!few_enough({l.batch, l.frames, p.hidden}) || !few_enough({l.batch, l.states, p.hidden}) ||
       !few_enough({columns_of(p), p.hidden})) {
     return Status::invalid("hidden", "at most 2^48 numbers in encoder, predictor and weight", p.hidden);

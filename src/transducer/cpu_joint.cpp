@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/arena.h"
+#include "transducer/band.h"
 #include "transducer/cpu_node.h"
 #include "transducer/cpu_solve.h"
 
@@ -42,6 +43,43 @@ struct JointMemory {
   }
 };
 
+// Writes the places of tile number `task` of all nodes, or of the band's. Returns their number.
+std::int32_t places_of_tile(const TransducerLattice& l, const Batch& batch, const Band& band,
+                            std::int64_t task, std::int32_t tile, NodePlace* places) {
+  std::int32_t rows = 0;
+  if (!band) {
+    NodeWalk walk(l, batch, task * tile);
+    for (; rows < tile && !walk.ended(); walk.next()) places[rows++] = walk.at();
+    return rows;
+  }
+  const std::int64_t end = std::min((task + 1) * tile, std::int64_t{l.batch} * l.frames * band.width);
+  for (std::int64_t n = task * tile; n < end; ++n) {
+    const std::int64_t frame = n / band.width;
+    const auto b = static_cast<std::int32_t>(frame / l.frames),
+               t = static_cast<std::int32_t>(frame % l.frames);
+    const Utterance utterance = batch[b];
+    if (t >= utterance.frames) continue;
+    const std::int32_t u = band.begin(b, t) + static_cast<std::int32_t>(n % band.width);
+    if (u <= utterance.labels) places[rows++] = {b, t, u};
+  }
+  return rows;
+}
+
+// Takes the nodes outside of the band out of the lattice.
+template <class Real>
+void close_outside(const TransducerJointProblem& p, const Batch& batch, const Band& band, void* saved,
+                   const Execution& execution) {
+  for_tasks(p.lattice.batch, execution, [&](std::int64_t b, int) {
+    const Utterance utterance = batch[static_cast<int>(b)];
+    const NodeWeights<Real> node(p.lattice, p.labels, false, utterance, saved);
+    for (std::int32_t t = 0; t < utterance.frames; ++t) {
+      for (std::int32_t u = 0; u <= utterance.labels; ++u) {
+        if (!band.has(b, t, u)) node.close(t, u);
+      }
+    }
+  });
+}
+
 template <class T>
 void forward(const TransducerJointProblem& p, const TransducerOutputs& out, const JointMemory<T>& memory,
              const Execution& execution) {
@@ -52,13 +90,14 @@ void forward(const TransducerJointProblem& p, const TransducerOutputs& out, cons
   std::fill_n(memory.is_nan, l.batch, 0);
   const JointNetwork<T> network(p, memory.weight, memory.bias, nullptr, execution);
   const JointSizes<T>& sizes = network.sizes();
-  for_tasks(div_up(batch.nodes(), sizes.tile), execution, [&](std::int64_t task, int worker) {
+  const Band band = band_of(p);
+  if (band) close_outside<Real>(p, batch, band, saved, execution);
+  const std::int64_t nodes = band ? joint_nodes(p) : batch.nodes();
+  for_tasks(div_up(nodes, sizes.tile), execution, [&](std::int64_t task, int worker) {
     Real* const h = memory.tiles + worker * JointMemory<T>::tile_elements(p);
     Real* const x = h + sizes.tile * sizes.hidden_stride;
     NodePlace* const places = memory.places + std::int64_t{worker} * sizes.tile;
-    NodeWalk walk(l, batch, task * sizes.tile);
-    std::int32_t rows = 0;
-    for (; rows < sizes.tile && !walk.ended(); walk.next()) places[rows++] = walk.at();
+    const std::int32_t rows = places_of_tile(l, batch, band, task, sizes.tile, places);
     auto* const words = reinterpret_cast<std::int32_t*>(x + sizes.tile * sizes.column_stride);
     network.logits(places, rows, h, x, words);
     std::optional<NodeWeights<Real>> node;

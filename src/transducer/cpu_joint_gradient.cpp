@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/arena.h"
+#include "transducer/band.h"
 #include "transducer/cpu_joint.h"
 #include "transducer/cpu_node.h"
 
@@ -63,7 +64,7 @@ struct JointGradientMemory {
     const std::int64_t left = p.workspace_limit - static_cast<std::int64_t>(arena.used()) - kGaps;
     const std::int64_t most_bytes = cpu_tuning(cpu::selected_isa()).joint_gradient_chunk_bytes;
     const std::int64_t fitting = std::clamp(left, std::int64_t{0}, most_bytes) / row / sizes.tile;
-    const std::int64_t needed = div_up(most_nodes(p.lattice), sizes.tile);
+    const std::int64_t needed = div_up(joint_nodes(p), sizes.tile);
     chunk = static_cast<std::int32_t>(std::max<std::int64_t>(std::min(fitting, needed), 1) * sizes.tile);
     places = arena.take<NodePlace>(chunk);
     x = arena.take<Real>(chunk * sizes.column_stride);
@@ -100,6 +101,7 @@ class JointGradients {
         m_(memory),
         execution_(execution),
         batch_(p.lattice, memory.batch),
+        band_(band_of(p)),
         network_(p, memory.weight, memory.bias, memory.back, execution),
         sizes_(network_.sizes()) {}
 
@@ -158,6 +160,7 @@ class JointGradients {
     for (; rows < m_.chunk && !walk.ended(); walk.next()) {
       const NodePlace& at = walk.at();
       if (!node || (at.t == 0 && at.u == 0)) node.emplace(gradients_of(walk.utterance()));
+      if (!band_.has(at.b, at.t, at.u)) continue;
       if (node->seek(at.t, at.u) != NodeGradients<Real>::Kind::kZero) m_.places[rows++] = at;
     }
     return rows;
@@ -251,6 +254,7 @@ class JointGradients {
   const JointGradientMemory<T>& m_;
   const Execution& execution_;
   const Batch batch_;
+  const Band band_;
   const JointNetwork<T> network_;
   const JointSizes<T>& sizes_;
   NodePlace last_{-1, 0, 0};  // of the previous chunk

@@ -33,6 +33,16 @@ class NodeWeights {
   // Whether arcs have durations. Otherwise weigh() does not read duration logits.
   [[nodiscard]] bool timed() const { return lattice_.tdt && !utterance_.without_durations; }
 
+  // Takes node (t, u) out of the lattice: none of its arcs can be taken.
+  void close(std::int32_t t, std::int32_t u) const {
+    const ArcTable& table = family_.table;
+    Real* const place = memory_.slots + grid_.origin(t + u) + (grid_.by_state ? u : t);
+    for (std::int32_t slot = 0; slot < table.arcs(); ++slot) {
+      const bool exists = arc_end(table, slot, t, u, utterance_.frames, utterance_.labels).exists;
+      place[slot * memory_.stride] = exists ? -std::numeric_limits<Real>::infinity() : Real(0);
+    }
+  }
+
   // Computes lse and arc weights of node (t, u) from logits x and duration logits z. Returns whether they
   // have a NaN or +inf.
   bool weigh(std::int32_t t, std::int32_t u, const T* x, const T* z) const {

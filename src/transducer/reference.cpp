@@ -43,6 +43,7 @@ std::vector<TransducerArc> arcs_of(const Transducer& p, int t, int u, const std:
   const double delta = (p.frames - 1) / 2.0 - t;
   const double sigma = p.without_durations ? 0 : p.sigma;
   std::vector<TransducerArc> arcs;
+  if (!p.band.empty() && (u < p.band[t] || u >= p.band[t] + p.band_states)) return arcs;
   const auto add_blank = [&](int m, int column, int duration) {
     if (t + m > p.frames || (t + m == p.frames && u != last)) return;
     if (p.star >= 0 && u > 0 && p.targets[u - 1] == p.star) {

@@ -21,6 +21,10 @@ struct Transducer {
   double sigma = 0, fastemit = 0, delay = 0, eos_penalty = 0, star_penalty = 1, clamp = 0;
   int eos = -1, star = -1;
   bool log_probs = false, zero_infinity = false;
+  // Of a pruned joint: frame t's arcs leave states band[t] .. band[t] + band_states - 1 alone. Empty: all
+  // states.
+  std::vector<int> band = {};
+  int band_states = 0;
 
   [[nodiscard]] int states() const { return static_cast<int>(targets.size()) + 1; }
 };

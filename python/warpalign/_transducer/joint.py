@@ -146,7 +146,7 @@ def transducer_loss_from_joint(
     states = inputs.predictor.shape[1]
     try:
         with naming_arguments():
-            losses = joint_losses(inputs, JointSettings(kind, columns.tdt, drop, limit, units, settings))
+            losses = joint_losses(inputs, JointSettings(kind, columns.tdt, drop, limit, units, 0, settings))
     except ValueError as error:
         raise explained(error, settings, frames, states, columns.labels) from None
     counts = BatchLengths(inputs.encoder_lengths, frames, inputs.target_lengths, states - 1)

@@ -44,6 +44,11 @@ class JointInputs(NamedTuple):
     """(B,), bool."""
     seed: Tensor | None
     """(), int64: of dropout."""
+    band: Tensor | None = None
+    """(B, T), int32, contiguous: the first state of each frame's band."""
+
+
+_COUNT = len(JointInputs._fields)
 
 
 class JointSettings(NamedTuple):
@@ -55,11 +60,13 @@ class JointSettings(NamedTuple):
     workspace_limit: int
     precision: int
     """The place in `Precision`."""
+    band_states: int
+    """The states of a frame in the band; 0 without a band."""
     of_lattice: Settings
 
 
 def _as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
-    activation, tdt, dropout, workspace_limit, precision, of_lattice = settings
+    activation, tdt, dropout, workspace_limit, precision, band_states, of_lattice = settings
     keywords = dict(zip(Settings._fields, of_lattice, strict=True))
     del keywords["from_log_probs"], keywords["packed"]
     return {
@@ -68,6 +75,7 @@ def _as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
         "dropout": dropout,
         "workspace_limit": workspace_limit,
         "precision": precision,
+        "band_states": band_states,
         **keywords,
     }
 
@@ -103,6 +111,7 @@ class _JointGradient(torch.autograd.Function):
         target_lengths: Tensor | None,
         without_durations: Tensor | None,
         seed: Tensor | None,
+        band: Tensor | None,
         needs: tuple[bool, ...],
         settings: tuple[Any, ...],
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -116,6 +125,7 @@ class _JointGradient(torch.autograd.Function):
             target_lengths,
             without_durations,
             seed,
+            band,
         )
         result: tuple[Tensor, Tensor, Tensor, Tensor] = joint_ops.gradient(
             *inputs, saved, grad_loss, *needs, **_as_keywords(settings)
@@ -149,6 +159,7 @@ class _JointLoss(torch.autograd.Function):
         target_lengths: Tensor | None,
         without_durations: Tensor | None,
         seed: Tensor | None,
+        band: Tensor | None,
         needs_grad: bool,
         settings: tuple[Any, ...],
     ) -> tuple[Tensor, Tensor]:
@@ -162,6 +173,7 @@ class _JointLoss(torch.autograd.Function):
             target_lengths,
             without_durations,
             seed,
+            band,
         )
         result: tuple[Tensor, Tensor] = joint_ops.loss(*inputs, needs_grad, **_as_keywords(settings))
         return result
@@ -170,12 +182,12 @@ class _JointLoss(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.mark_non_differentiable(output[1])
         ctx.set_materialize_grads(False)  # else zeros for what is not differentiable
-        ctx.save_for_backward(*inputs[:9], output[1])
-        ctx.settings = inputs[10]
+        ctx.save_for_backward(*inputs[:_COUNT], output[1])
+        ctx.settings = inputs[_COUNT + 1]
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-        none = (None,) * 7
+        none = (None,) * (_COUNT - 2)
         if grad_loss is None:  # an operation after the loss has no gradient to hand on
             given = zip(ctx.saved_tensors[:4], ctx.needs_input_grad[:4], strict=True)
             return *(torch.zeros_like(t) if wanted else None for t, wanted in given), *none
@@ -189,7 +201,7 @@ class _JointLoss(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Dim, ...], *arguments: Any) -> Any:
-        inputs, (needs_grad, settings) = arguments[:9], arguments[9:]
+        inputs, (needs_grad, settings) = arguments[:_COUNT], arguments[_COUNT:]
         needs_grad = needs_grad or any(t is not None and t.requires_grad for t in inputs[:4])
         return _of_each(_JointLoss, info.batch_size, in_dims, (*inputs, needs_grad, settings))
 

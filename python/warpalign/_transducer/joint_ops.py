@@ -20,6 +20,7 @@ def _(
     target_lengths: Tensor | None,
     without_durations: Tensor | None,
     seed: Tensor | None,
+    band: Tensor | None,
     needs_grad: bool,
     tdt: bool = False,
     durations: tuple[int, ...] = (),
@@ -36,6 +37,7 @@ def _(
         target_lengths=target_lengths,
         without_durations=without_durations,
         seed=seed,
+        band=band,
     )
     batch, frames = encoder.shape[:2]
     size = padded_saved_bytes((batch, frames, predictor.shape[1]), tdt, durations, encoder.dtype)
@@ -56,6 +58,7 @@ def _(
     target_lengths: Tensor | None,
     without_durations: Tensor | None,
     seed: Tensor | None,
+    band: Tensor | None,
     saved: Tensor,
     grad_loss: Tensor,
     needs_encoder: bool,

@@ -82,6 +82,16 @@ std::vector<Violation> violations_of_the_problem() {
   return {
       {"execution", 7, [](Call& c) { c.execution.device = static_cast<Device>(7); }},
       {"dtype", 9, [](Call& c) { c.p.dtype = static_cast<DType>(9); }},
+      {"band_states", 0,
+       [](Call& c) {
+         c.p.band = c.targets.data();
+         c.p.band_states = 0;
+       }},
+      {"band_states", 4,
+       [](Call& c) {
+         c.p.band = c.targets.data();
+         c.p.band_states = 4;
+       }},
       {"hidden", 0, [](Call& c) { c.p.hidden = 0; }},
       {"workspace_limit", -1, [](Call& c) { c.p.workspace_limit = -1; }},
       {"dropout", 1, [](Call& c) { c.p.dropout = 1; }},

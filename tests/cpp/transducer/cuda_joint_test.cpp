@@ -125,6 +125,50 @@ TEST(TransducerJointCuda, HalfTypesWithManyLabels) {
   }
 }
 
+// A band of every width and family, by warpgroups where there are any, in one chunk and in several.
+TEST(TransducerJointCuda, BandsOfHalfTypes) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  for (int number = 0; number < 3; ++number) {
+    for (const int width : {2, 5}) {
+      SCOPED_TRACE(::testing::Message() << "family " << number << " s " << width);
+      JointBatch batch = many_labels(DType::kBFloat16, number, 40);
+      for (reference::Transducer& p : batch.problems) {
+        p.band_states = width;
+        for (int t = 0; t < p.frames; ++t) {
+          p.band.push_back(std::max(p.states() - width, 0) * (t + 1) / p.frames);
+        }
+        if (!p.band.empty()) p.band.front() = 0;
+      }
+      const JointRun once = run_on_device(batch);
+      expect_close(batch, once, product_error(batch.dtype));
+      batch.workspace_limit = 0;
+      const JointRun chunks = run_on_device(batch);
+      ASSERT_TRUE(chunks.status.ok());
+      EXPECT_EQ(chunks.loss, once.loss);
+      EXPECT_EQ(chunks.encoder, once.encoder);
+      EXPECT_EQ(chunks.predictor, once.predictor);
+    }
+  }
+}
+
+// An utterance that becomes NaN makes the gradients of its band's nodes NaN, and no other utterance's.
+TEST(TransducerJointCuda, AnInvalidUtteranceOfABand) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  JointBatch batch = two_utterances(DType::kFloat32);
+  batch.problems[0].band = {0, 0, 0, 1, 1, 2, 2};
+  batch.problems[1].band = {0, 0, 0, 1, 1, 1, 2, 2, 2};
+  for (reference::Transducer& p : batch.problems) p.band_states = 2;
+  const JointRun before = run_on_device(batch);
+  expect_close(batch, before);
+  batch.problems[0].targets[1] = -1;
+  const JointRun run = run_on_device(batch);
+  ASSERT_TRUE(run.status.ok());
+  EXPECT_TRUE(std::isnan(run.loss[0]));
+  EXPECT_EQ(run.loss[1], before.loss[1]);
+  for (int n = 0; n < 7 * 12; ++n) EXPECT_TRUE(std::isnan(run.encoder[n])) << n;
+  for (std::size_t n = 9 * 12; n < run.encoder.size(); ++n) EXPECT_EQ(run.encoder[n], before.encoder[n]) << n;
+}
+
 // Chunks end within a frame, and a batch has other chunks than an utterance alone.
 TEST(TransducerJointCuda, ChunksAndBatchMatesChangeNoBit) {
   if (!has_gpu()) GTEST_SKIP() << "no GPU";

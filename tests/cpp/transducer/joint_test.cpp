@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <random>
 #include <vector>
 
@@ -60,6 +62,64 @@ TEST_P(TransducerPath, JointOfEveryFamilyAndType) {
       }
     }
   }
+}
+
+// A band of `width` states that climbs from the first state to the last one.
+void add_band(JointBatch& batch, int width) {
+  for (Transducer& p : batch.problems) {
+    p.band_states = std::min(width, batch.states);
+    const int last = std::max(p.states() - p.band_states, 0), steps = std::max(p.frames - 1, 1);
+    p.band.clear();
+    for (int t = 0; t < p.frames; ++t) p.band.push_back(last * t / steps);
+  }
+}
+
+TEST_P(TransducerPath, JointOfABand) {
+  for (const DType dtype : kEveryDType) {
+    for (int number = 0; number < 3; ++number) {
+      for (const int width : {2, 3, 7, 100}) {
+        SCOPED_TRACE(::testing::Message()
+                     << static_cast<int>(dtype) << " family " << number << " s " << width);
+        std::mt19937 random(17 + number);
+        JointBatch batch;
+        batch.dtype = dtype;
+        batch.network.hidden = 19;
+        batch.network.tanh = width % 2 == 0;
+        batch.network.dropout = width == 3 ? 0.2 : 0;
+        batch.workspace_limit = width == 7 ? 0 : batch.workspace_limit;
+        batch.add(family(number, 40, 34, 11, random), random, 1.5);
+        batch.add(family(number, 9, 7, 11, random), random, -0.5);
+        batch.add(family(number, 5, 0, 11, random), random, 1);
+        batch.add(family(number, 1, 1, 11, random), random, 1);
+        add_band(batch, width);
+        expect_close(batch, run_joint(batch), of_matrix_units(dtype));
+      }
+    }
+  }
+}
+
+// A band that a path cannot go through, and one that lies outside of the batch.
+TEST_P(TransducerPath, JointOfABandWithoutPaths) {
+  std::mt19937 random(5);
+  JointBatch batch;
+  batch.network.hidden = 8;
+  batch.add(family(0, 6, 8, 11, random), random, 1);
+  batch.add(family(0, 7, 8, 11, random), random, 1);
+  add_band(batch, 3);
+  batch.problems[0].band = {0, 0, 0, 6, 6, 6};
+  const JointRun run = run_joint(batch);
+  ASSERT_TRUE(run.status.ok());
+  EXPECT_EQ(run.loss[0], INFINITY);
+  EXPECT_TRUE(std::isfinite(run.loss[1]));
+  for (int n = 0; n < 6 * 8; ++n) EXPECT_EQ(run.encoder[n], 0) << n;
+  JointBatch beyond = batch, nearest = batch;
+  beyond.problems[1].band = {-5, INT32_MIN, 2, 5, 7, 100, INT32_MAX};
+  nearest.problems[1].band = {0, 0, 2, 5, 6, 6, 6};
+  const JointRun clamped = run_joint(beyond), exact = run_joint(nearest);
+  ASSERT_TRUE(clamped.status.ok());
+  EXPECT_EQ(clamped.loss[1], exact.loss[1]);
+  EXPECT_EQ(clamped.weight, exact.weight);
+  EXPECT_EQ(clamped.encoder, exact.encoder);
 }
 
 TEST_P(TransducerPath, JointOfEverySize) {

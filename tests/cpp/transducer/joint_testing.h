@@ -81,7 +81,7 @@ JointRun run_joint_on(const JointBatch& batch, const Execution& execution, bool 
       write_element(batch.dtype, &bytes[n * element], values[n]);
     return Buffer(bytes);
   };
-  std::vector<std::int32_t> t_lengths, u_lengths, labels;
+  std::vector<std::int32_t> t_lengths, u_lengths, labels, band;
   std::vector<std::uint8_t> without;
   for (int b = 0; b < count; ++b) {
     const reference::Transducer& p = batch.problems[b];
@@ -90,12 +90,14 @@ JointRun run_joint_on(const JointBatch& batch, const Execution& execution, bool 
     labels.insert(labels.end(), p.targets.begin(), p.targets.end());
     if (!batch.flat_targets) labels.resize(static_cast<std::size_t>(b + 1) * (batch.states - 1), -77);
     without.push_back(p.without_durations ? 1 : 0);
+    band.insert(band.end(), p.band.begin(), p.band.end());
+    band.resize(static_cast<std::size_t>(b + 1) * batch.frames, -77);
   }
   const bool wide = batch.dtype == DType::kFloat64;
   const Buffer encoder = in_memory(batch.encoder, batch.frames),
                predictor = in_memory(batch.predictor, batch.states), weight = flat(batch.network.weight),
                bias = flat(batch.network.bias);
-  const Buffer frames(t_lengths), states(u_lengths), targets(labels), plain(without);
+  const Buffer frames(t_lengths), states(u_lengths), targets(labels), plain(without), first_states(band);
   const std::vector<float> upstream32(batch.grad_loss.begin(), batch.grad_loss.end());
   const Buffer upstream = wide ? Buffer(batch.grad_loss) : Buffer(upstream32);
 
@@ -114,6 +116,8 @@ JointRun run_joint_on(const JointBatch& batch, const Execution& execution, bool 
   p.workspace_limit = batch.workspace_limit;
   const Buffer seed(std::vector<std::uint64_t>{batch.network.seed});
   p.dropout = batch.network.dropout;
+  p.band_states = batch.problems.front().band_states;
+  if (p.band_states > 0) p.band = static_cast<const std::int32_t*>(first_states.data());
   if (p.dropout > 0) p.seed = static_cast<const std::uint64_t*>(seed.data());
   p.activation = batch.network.tanh ? Activation::kTanh : Activation::kRelu;
   p.lattice = problem_of(family).lattice;

@@ -278,9 +278,9 @@ def test_peak_memory_is_far_below_the_logits() -> None:
     with torch.profiler.profile(
         profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]
     ) as trace:
-        value, saved = ops.transducer_joint(*tensors, None, y, None, None, None, None, True)
+        value, saved = ops.transducer_joint(*tensors, None, y, None, None, None, None, None, True)
         ops.transducer_joint_gradient(
-            *tensors, None, y, None, None, None, None, saved, value, True, True, True, False
+            *tensors, None, y, None, None, None, None, None, saved, value, True, True, True, False
         )
     largest = max(event.cpu_memory_usage for event in trace.events())
     nodes = batch * frames * states

@@ -23,8 +23,11 @@ def arguments(device: torch.device, tdt: bool) -> tuple[tuple[Any, ...], dict[st
     lengths = (torch.tensor(n, device=device, dtype=torch.int32) for n in ([5, 3], [2, 1]))
     plain = torch.tensor([True, False], device=device) if tdt else None
     seed = torch.tensor(3, device=device) if tdt else None
+    band = None if tdt else torch.tensor([[0, 0, 1, 1, 1]] * 2, device=device, dtype=torch.int32)
     keywords = {"activation": 1, "tdt": tdt, "durations": options.durations or (), "dropout": 0.2 * tdt}
-    return (*network(options, 2, 5, 3, device=device), y, *lengths, plain, seed), keywords
+    if band is not None:
+        keywords["band_states"] = 2
+    return (*network(options, 2, 5, 3, device=device), y, *lengths, plain, seed, band), keywords
 
 
 @pytest.mark.parametrize("tdt", [False, True])

@@ -70,6 +70,9 @@ class JointPlan {
 
   [[nodiscard]] const Plan<Real>& plan() const { return plan_; }
   [[nodiscard]] std::int64_t all() const { return plan_.batch().rows; }
+  // The nodes that go through the workspace: all of them, or those of a pruned joint's band.
+  [[nodiscard]] std::int64_t nodes() const { return joint_nodes(p_); }
+  [[nodiscard]] bool has_band() const { return p_.band != nullptr; }
   [[nodiscard]] std::int32_t columns() const { return columns_; }
   [[nodiscard]] std::int64_t h_stride() const { return h_stride_; }
   [[nodiscard]] std::size_t packed() const { return static_cast<std::size_t>(columns_ * h_stride_); }
@@ -95,7 +98,7 @@ class JointPlan {
     const std::int64_t left = p_.workspace_limit - static_cast<std::int64_t>(taken) - kGaps;
     const std::int64_t fitting = std::clamp(left, std::int64_t{0}, chunk_bytes(for_gradient)) / row / whole;
     const auto most = static_cast<std::int32_t>(
-        std::max<std::int64_t>(std::min(fitting, cuda::div_up(all(), whole)), 1) * step);
+        std::max<std::int64_t>(std::min(fitting, cuda::div_up(nodes(), whole)), 1) * step);
     return (kTf32 ? fewest_turns(most, step, for_gradient) : most) * kTile;
   }
 
@@ -183,6 +186,7 @@ struct JointMemory {
   using Real = cuda::Sum<Storage>;
   typename Plan<Real>::Exchange exchange;
   Saved<Real> saved;  // without a gradient
+  BandList band;      // of a pruned joint
   Storage* weight;
   std::int32_t chunk;  // nodes
   Storage* h;
@@ -191,6 +195,7 @@ struct JointMemory {
   JointMemory(const JointPlan<Shape>& plan, bool for_gradient, Arena& arena) {
     exchange = plan.plan().exchange(arena, for_gradient);
     if (!for_gradient) saved = plan.plan().save(arena, false);
+    if (plan.has_band()) band = BandList(arena, plan.nodes());
     weight = arena.take<Storage>(plan.packed(), "packed weights");
     chunk = plan.chunk(false, arena.used());
     h = arena.take<Storage>(chunk * plan.h_stride(), "hidden rows of a chunk");
@@ -237,8 +242,14 @@ Status joint_forward(const TransducerJointProblem& p, const TransducerOutputs& o
   weights.sums = saved.sums;
   weights.slots = saved.slots;
   const std::int32_t most = memory.chunk;
-  for (std::int64_t first = 0; first < joint.all(); first += most) {
-    products.chunk = {nullptr, nullptr, static_cast<std::int32_t>(joint.all()),
+  if (const Band band = band_of(p); band && joint.nodes() > 0) {
+    if (Status s = launch_band(band, memory.band, joint.nodes(), saved.slots, plan.slot_count(), stream);
+        !s.ok()) {
+      return s;
+    }
+  }
+  for (std::int64_t first = 0; first < joint.nodes(); first += most) {
+    products.chunk = {memory.band.list, memory.band.count, static_cast<std::int32_t>(joint.all()),
                       static_cast<std::int32_t>(first), most};
     if (Status s = joint.logits(batch, products, stream); !s.ok()) return s;
     if (Status s = cuda::launch(kWeights<Storage>, {blocks, kRowThreads, 0, stream}, weights, products.chunk);
@@ -267,7 +278,7 @@ struct JointGradientMemory {
   JointGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& g,
                       const JointPlan<Shape>& plan, Arena& arena) {
     const std::int64_t batch = p.lattice.batch;
-    live = LiveList(arena, plan.all());
+    live = LiveList(arena, plan.all(), plan.nodes());
     const std::size_t listed = arena.used();
     weight = arena.take<Storage>(plan.packed(), "packed weights");
     constexpr bool kRounds = !std::is_same_v<Storage, Real>;
@@ -334,7 +345,7 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
     rows.grad_loss_stride = g.grad_loss_stride;
     rows.label_factor = static_cast<Real>(1.0 + l.fastemit);
     rows.clamp = static_cast<Real>(l.clamp);
-    const LiveRows<Real> live{rows.batch, saved.slots, saved.outcome, rows.label_factor};
+    const LiveRows<Real> live{rows.batch, saved.slots, saved.outcome, rows.label_factor, band_of(p)};
     if (Status s = launch_list_live(live, memory.live, stream); !s.ok()) {
       return s;
     }
@@ -349,7 +360,7 @@ Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGrad
     products.weight_sums = memory.weight_sums;
     products.parts = joint.weight_parts();
     const std::int32_t most = memory.chunk;
-    for (std::int64_t first = 0; first < joint.all(); first += most) {
+    for (std::int64_t first = 0; first < joint.nodes(); first += most) {
       products.chunk = {memory.live.list, memory.live.count, 0, static_cast<std::int32_t>(first), most};
       if (Status s = joint.logits(rows.batch, products, stream); !s.ok()) return s;
       if (Status s =

@@ -6,6 +6,7 @@
 
 #include "core/arena.h"
 #include "transducer/cuda/joint/live_rows.cuh"
+#include "transducer/cuda/pruned/launch_band.h"
 #include "transducer/problem.h"
 #include "warpalign/transducer_joint.h"
 
@@ -34,11 +35,12 @@ struct LiveList {
   LiveWord* places = nullptr;  // one for each 32 rows
 
   LiveList() = default;
-  LiveList(Arena& arena, std::int64_t rows) {
+  // Of `rows` rows at most `nodes` are live.
+  LiveList(Arena& arena, std::int64_t rows, std::int64_t nodes) {
     count = arena.take<std::int32_t>(1, "live nodes: count");
     counts = arena.take<std::int32_t>(static_cast<std::size_t>((rows + kLiveRows - 1) / kLiveRows),
                                       "live nodes: counts of blocks");
-    list = arena.take<std::int32_t>(static_cast<std::size_t>(rows), "live nodes: list");
+    list = arena.take<std::int32_t>(static_cast<std::size_t>(nodes), "live nodes: list");
     places = arena.take<LiveWord>(static_cast<std::size_t>((rows + 31) / 32), "live nodes: places");
   }
 };

@@ -60,6 +60,7 @@ template <class Half>
 struct WideMemory {
   typename Plan<float>::Exchange exchange;
   Saved<float> saved;  // without a gradient
+  BandList band;       // of a pruned joint
   WidePacked<Half> packed;
   std::int32_t chunk;
   Half* h;
@@ -69,6 +70,7 @@ struct WideMemory {
   WideMemory(const WidePlan<Half>& plan, bool for_gradient, Arena& arena) {
     exchange = plan.plan().exchange(arena, for_gradient);
     if (!for_gradient) saved = plan.plan().save(arena, false);
+    if (plan.has_band()) band = BandList(arena, plan.nodes());
     packed = plan.take_packed(arena, false);
     chunk = plan.chunk(false, arena.used());
     const auto rows = static_cast<std::size_t>(chunk);
@@ -114,8 +116,14 @@ Status wide_forward(const TransducerJointProblem& p, const TransducerOutputs& ou
   weights.sums = saved.sums;
   weights.slots = saved.slots;
   const std::int32_t most = memory.chunk;
-  for (std::int64_t first = 0; first < wide.all(); first += most) {
-    products.chunk = {nullptr, nullptr, static_cast<std::int32_t>(wide.all()),
+  if (const Band band = band_of(p); band && wide.nodes() > 0) {
+    if (Status s = launch_band(band, memory.band, wide.nodes(), saved.slots, plan.slot_count(), stream);
+        !s.ok()) {
+      return s;
+    }
+  }
+  for (std::int64_t first = 0; first < wide.nodes(); first += most) {
+    products.chunk = {memory.band.list, memory.band.count, static_cast<std::int32_t>(wide.all()),
                       static_cast<std::int32_t>(first), most};
     if (Status s = cuda::launch(kHidden<Half>, {wide.hidden_blocks(most), kJointThreads, 0, stream}, batch,
                                 products.rows, products.chunk);
@@ -154,7 +162,7 @@ struct WideGradientMemory {
 
   WideGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& gradient,
                      const WidePlan<Half>& plan, Arena& arena) {
-    live = LiveList(arena, plan.all());
+    live = LiveList(arena, plan.all(), plan.nodes());
     const std::size_t listed = arena.used();
     packed = plan.take_packed(arena, true);
     for (float*& part : parts)
@@ -222,7 +230,7 @@ Status wide_gradient(const TransducerJointProblem& p, const TransducerJointGradi
     products.weight_sums = memory.weight_sums;
     products.sums_stride = wide.sums_stride();
     products.split = wide.split();
-    const LiveRows<float> live{batch, saved.slots, saved.outcome, products.rows.label_factor};
+    const LiveRows<float> live{batch, saved.slots, saved.outcome, products.rows.label_factor, band_of(p)};
     if (Status s = launch_list_live(live, memory.live, stream); !s.ok()) return s;
     if (Status s = pack(p, wide, memory.packed, stream); !s.ok()) return s;
     const std::int32_t most = memory.chunk;
@@ -231,7 +239,7 @@ Status wide_gradient(const TransducerJointProblem& p, const TransducerJointGradi
         nullptr, nullptr, memory.states,        nullptr,         nullptr};
     const int row_tiles = most / kWideRows;
     int turn = 0;
-    for (std::int64_t first = 0; first < wide.all(); first += most, ++turn) {
+    for (std::int64_t first = 0; first < wide.nodes(); first += most, ++turn) {
       products.chunk = {memory.live.list, memory.live.count, 0, static_cast<std::int32_t>(first), most};
       if (Status s = cuda::launch(kLiveHidden<Half>, {wide.hidden_blocks(most), kJointThreads, 0, stream},
                                   batch, products.rows, products.chunk);

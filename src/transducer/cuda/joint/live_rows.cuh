@@ -1,6 +1,7 @@
 // The live nodes of a batch: those whose gradient is not 0.
 #pragma once
 
+#include "transducer/band.h"
 #include "transducer/cuda/rows/node_posteriors.cuh"
 #include "transducer/cuda/rows/row_gradient.cuh"
 
@@ -13,12 +14,13 @@ struct LiveRows {
   const Real* slots;
   const std::int32_t* outcome;
   Real label_factor;
+  Band band;  // of a pruned joint: no other node is live
 
   [[nodiscard]] __device__ __forceinline__ bool is_live(std::int64_t row) const {
     if (row >= batch.rows) return false;
     const RowCursor at(batch, row);
     const Utterance u = utterance_at(batch, at.b);
-    if (at.t >= u.frames || at.u > u.labels) return false;
+    if (at.t >= u.frames || at.u > u.labels || !band.has(at.b, at.t, at.u)) return false;
     const int utterance_outcome = outcome[at.b];
     if (utterance_outcome != kPaths) return utterance_outcome == kInvalid;
     const ArcTable& table = table_of(batch, u);

@@ -48,6 +48,9 @@ class WidePlan {
   [[nodiscard]] const Plan<float>& plan() const { return plan_; }
   [[nodiscard]] const WideColumns& columns() const { return columns_; }
   [[nodiscard]] std::int64_t all() const { return plan_.batch().rows; }
+  // The nodes that go through the workspace: all of them, or those of a pruned joint's band.
+  [[nodiscard]] std::int64_t nodes() const { return joint_nodes(p_); }
+  [[nodiscard]] bool has_band() const { return p_.band != nullptr; }
   [[nodiscard]] std::int32_t packed() const { return columns_.first_label + columns_.labels; }
   [[nodiscard]] std::int64_t weight_rows() const { return rounded_up(packed(), kWideLabels); }
   [[nodiscard]] std::int32_t depth() const {
@@ -84,7 +87,7 @@ class WidePlan {
     const std::int64_t most_bytes = tuning_.warpgroup_chunk_bytes;
     const std::int64_t fitting = std::clamp(left, std::int64_t{0}, most_bytes) / (row * kWideRows);
     const int most = static_cast<int>(
-        std::max<std::int64_t>(std::min(fitting, cuda::div_up(all(), std::int64_t{kWideRows})), 1));
+        std::max<std::int64_t>(std::min(fitting, cuda::div_up(nodes(), std::int64_t{kWideRows})), 1));
     const auto turns = [&](int tiles) { return cuda::div_up(tiles, multiprocessors_); };
     int best = most;
     double least = 0;
@@ -146,7 +149,8 @@ class WidePlan {
     using Sums = WideSums<Half>;
     const std::int64_t states = p_.lattice.states, panels = cuda::div_up(p_.hidden, 8);
     const std::int64_t of_states = cuda::div_up(states, std::int64_t{Sums::kStates}) * panels;
-    const std::int64_t of_frames = (chunk / states + 2) * cuda::div_up(panels, std::int64_t{Sums::kPanels});
+    const std::int64_t of_frames = (chunk / (has_band() ? std::int64_t{p_.band_states} : states) + 2) *
+                                   cuda::div_up(panels, std::int64_t{Sums::kPanels});
     return plan_.blocks_for((of_states + of_frames) * cuda::kWarpSize, kJointThreads);
   }
 
