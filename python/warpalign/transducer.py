@@ -11,6 +11,7 @@ from warpalign._transducer.joint import TransducerJointLoss, transducer_loss_fro
 from warpalign._transducer.joint_weights import JointFunction, JointWeights
 from warpalign._transducer.modules import TDTLoss, TransducerLoss
 from warpalign._transducer.penalties import TransducerPenalties
+from warpalign._transducer.pruned import PrunedTransducerLoss, transducer_loss_pruned
 
 __all__ = [
     "Hypotheses",
@@ -18,6 +19,7 @@ __all__ = [
     "JointWeights",
     "LSTMPredictor",
     "Predictor",
+    "PrunedTransducerLoss",
     "TDTLoss",
     "TransducerAlignment",
     "TransducerJointLoss",
@@ -31,4 +33,5 @@ __all__ = [
     "transducer_greedy_decode",
     "transducer_loss",
     "transducer_loss_from_joint",
+    "transducer_loss_pruned",
 ]

@@ -1,4 +1,4 @@
-"""Drop-in replacements for eighteen packages: to migrate, change the import.
+"""Drop-in replacements for twenty packages: to migrate, change the import.
 
 | instead of | import from |
 | --- | --- |
@@ -11,6 +11,8 @@
 | monotonic_align (VITS) | :mod:`warpalign.compat.monotonic_align` |
 | monotonic_alignment_search (Glow-TTS, Coqui) | :mod:`warpalign.compat.monotonic_alignment_search` |
 | warp_rnnt | :mod:`warpalign.compat.warp_rnnt` |
+| fast_rnnt | :mod:`warpalign.compat.fast_rnnt` |
+| k2's transducer losses | :mod:`warpalign.compat.k2` |
 | apex.contrib.transducer | :mod:`warpalign.compat.apex` |
 | rnnt_ext.transducer.loss, rnnt_ext.custom_lstm (CAIMAN-ASR) | :mod:`warpalign.compat.caiman` |
 | haste_pytorch's LSTM, LayerNormLSTM | :mod:`warpalign.compat.haste` |
@@ -33,9 +35,11 @@ from types import ModuleType
 __all__ = [
     "apex",
     "caiman",
+    "fast_rnnt",
     "flash_sinkhorn",
     "geomloss",
     "haste",
+    "k2",
     "monotonic_align",
     "monotonic_alignment_search",
     "nemo",

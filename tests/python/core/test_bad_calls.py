@@ -24,6 +24,7 @@ from tests.python.transducer.bad_calls import align, decoding
 from tests.python.transducer.bad_calls import compat as transducer_compat
 from tests.python.transducer.bad_calls import functional as transducer
 from tests.python.transducer.bad_calls import joint as transducer_joint
+from tests.python.transducer.bad_calls import pruned as transducer_pruned
 from tests.python.transport.bad_calls import adaptation, annotated, gromov_transport, normalize, torchgw
 from tests.python.transport.bad_calls import compat as transport_compat
 from tests.python.transport.bad_calls import compat_gromov as transport_compat_gromov
@@ -46,6 +47,7 @@ PARTS = (
     recurrent,
     transducer,
     transducer_joint,
+    transducer_pruned,
     transducer_compat,
     align,
     decoding,
@@ -149,6 +151,7 @@ UNREACHED = {
     "_transport/normalize.py": {"no_derivative"},
     "_transport/plan_autograd.py": {"no_derivative"},
     "_transducer/checks.py": {"without its CUDA operators", "expected the device of"},
+    "_transducer/pruned.py": {"expected the device of"},
     "_transducer/replay.py": {"a CUDA graph can hold"},
     "_transducer/decode_model.py": {"without its CUDA operators", "expected the device of"},
     "_core/checks.py": {"without its CUDA operators", "a bool or a ProcessGroup"},

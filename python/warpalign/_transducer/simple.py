@@ -1,0 +1,205 @@
+"""The transducer loss of an additive joint network: the logits of a node are encoder[t] + predictor[u].
+
+Logits (B, T, U+1, V) are never in memory: their normaliser is one product of exponentials.
+
+    log sum_k exp(e[t,k] + g[u,k]) = max e[t] + max g[u] + log sum_k exp(e[t,k] - max e[t]) exp(g[u,k] - max g[u])
+
+Source: Kuang et al., "Pruned RNN-T for fast, memory-efficient ASR training", arXiv 2206.13236, section 2.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from warpalign._core.transforms import apply
+from warpalign._transducer import ops
+from warpalign._transducer.arc_lattice import final
+from warpalign._transducer.settings import Settings, as_keywords
+
+
+class SimpleSettings(NamedTuple):
+    blanks: tuple[int, ...]
+    """Columns of the blank and the big blanks."""
+    durations: tuple[int, ...]
+    """Frames of the big blanks."""
+    predictor_only_scale: float
+    sigma: float
+    fastemit_lambda: float
+    delay_penalty: float
+    zero_infinity: bool
+
+
+def _real(tensor: Tensor) -> Tensor:
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def _powers(logits: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    """exp(logits - max), 0 in padding, and max (B, rows, 1), for logits (B, rows, V)."""
+    logits = _real(logits)
+    if lengths is not None:
+        row = torch.arange(logits.shape[1], device=logits.device)
+        logits = torch.where((row < lengths[:, None])[..., None], logits, -torch.inf)
+    most = logits.amax(2, keepdim=True)
+    most = torch.where(most == -torch.inf, 0.0, most)
+    return (logits - most).exp(), most
+
+
+def _labels(targets: Tensor, columns: int) -> Tensor:
+    """(B, U), int64, within the columns: labels in padding may be any number."""
+    return targets.long().clamp(0, columns - 1)
+
+
+def _arc_weights(
+    encoder: Tensor, predictor: Tensor, labels: Tensor, sums: Tensor, most: Tensor, settings: SimpleSettings
+) -> Tensor:
+    """(B, T, U+1, K) log-probabilities of the blanks, and last of the label.
+
+    sums: (B, T, U+1), of products of powers. most: (B, T, U+1), what they were divided by, as a logarithm.
+    """
+    batch, frames, _ = encoder.shape
+    states, kinds = predictor.shape[1], len(settings.blanks) + 1
+    encoder, predictor = _real(encoder), _real(predictor)
+    normalizer = sums.log() + most
+    scale = settings.predictor_only_scale
+    lse = predictor.logsumexp(2) if scale else None
+
+    def weight(of_encoder: Tensor, of_predictor: Tensor, count: int) -> Tensor:
+        """of_encoder: (B, T, 1 or count); of_predictor: (B, count)."""
+        both = of_encoder + of_predictor[:, None] - normalizer[..., :count]
+        if lse is None:
+            return both
+        return torch.lerp(both, (of_predictor - lse[:, :count])[:, None].expand_as(both), scale)
+
+    weights = encoder.new_full((batch, frames, states, kinds), -torch.inf)
+    for kind, column in enumerate(settings.blanks):
+        weights[..., kind] = weight(encoder[..., column, None], predictor[..., column], states)
+    of_encoder = encoder.gather(2, labels[:, None].expand(-1, frames, -1))
+    of_predictor = predictor[:, :-1].gather(2, labels[..., None]).squeeze(2)
+    weights[:, :, :-1, -1] = weight(of_encoder, of_predictor, states - 1)
+    return weights
+
+
+def _lattice(
+    weights: Tensor, lengths: Tensor | None, counts: Tensor | None, settings: SimpleSettings
+) -> Tensor:
+    """(B,) losses. Overwrites the weights with the losses' gradients by them: posteriors with the other sign."""
+    kinds = weights.shape[3]
+    targets = torch.full(
+        (weights.shape[0], weights.shape[2] - 1), kinds - 1, dtype=torch.int32, device=weights.device
+    )
+    inputs = (weights, None, targets, lengths, counts, None)
+    of_operator = Settings(
+        durations=settings.durations,
+        big_blank_columns=tuple(range(1, kinds - 1)),
+        sigma=settings.sigma,
+        delay_penalty=settings.delay_penalty,
+        zero_infinity=settings.zero_infinity,
+        from_log_probs=True,
+    )
+    keywords = as_keywords(tuple(of_operator))
+    loss, saved = ops.loss(*inputs, True, **keywords)
+    ops.gradient_in_place(*inputs, saved, loss.new_ones(()).expand(loss.shape[0]), **keywords)
+    result: Tensor = loss
+    return result
+
+
+def _add_columns(to: Tensor, by_arc: Tensor, blanks: tuple[int, ...], scale: float) -> None:
+    """to (B, rows, V)[blank] += scale by_arc (B, rows, K) for each blank."""
+    for kind, column in enumerate(blanks):
+        to[..., column] += scale * by_arc[..., kind]
+
+
+def _add_labels(to: Tensor, by_label: Tensor, labels: Tensor) -> None:
+    """to (B, T, V)[labels] += by_label (B, T, U). A label that comes twice adds its sum once: no order of additions is open."""
+    same = labels[:, :, None] == labels[:, None, :]
+    is_first = same.to(torch.uint8).argmax(2, keepdim=True) == torch.arange(labels.shape[1], device=to.device)
+    sums = by_label @ is_first.to(by_label)
+    to.scatter_add_(2, labels[:, None].expand(-1, to.shape[1], -1), sums)
+
+
+class _SimpleLoss(torch.autograd.Function):
+    """(loss (B,), by_arc (B, T, U+1, K)): posteriors of the arcs with the other sign."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        encoder: Tensor,
+        predictor: Tensor,
+        targets: Tensor,
+        lengths: Tensor | None,
+        counts: Tensor | None,
+        settings: SimpleSettings,
+    ) -> tuple[Tensor, Tensor]:
+        labels = _labels(targets, encoder.shape[2])
+        with torch.autocast(encoder.device.type, enabled=False):
+            of_encoder, encoder_most = _powers(encoder, lengths)
+            of_predictor, predictor_most = _powers(predictor, None if counts is None else counts + 1)
+            sums = of_encoder @ of_predictor.mT
+            sums += torch.finfo(sums.dtype).tiny
+            del of_encoder, of_predictor
+            most = encoder_most + predictor_most.mT
+            by_arc = _arc_weights(encoder, predictor, labels, sums, most, settings)
+            loss = _lattice(by_arc, lengths, counts, settings)
+        ctx.save_for_backward(encoder, predictor, labels, lengths, counts, sums, by_arc)
+        ctx.settings = settings
+        ctx.mark_non_differentiable(by_arc)
+        ctx.set_materialize_grads(False)
+        return loss, by_arc
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
+        none = (None,) * 4
+        if grad is None:
+            return None, None, *none
+        with torch.no_grad():
+            grads = _gradients(grad, ctx.saved_tensors, ctx.settings)
+        return *final(grads, grad, *ctx.saved_tensors[:2]), *none
+
+
+def _gradients(grad: Tensor, saved: tuple[Any, ...], settings: SimpleSettings) -> tuple[Tensor, Tensor]:
+    """With respect to both logits. Through the normaliser they are products of exponentials, too."""
+    encoder, predictor, labels, lengths, counts, sums, by_arc = saved
+    scale = settings.predictor_only_scale
+    by_arc = by_arc * grad[:, None, None, None]
+    by_arc[..., -1] *= 1 + settings.fastemit_lambda
+    by_node = by_arc.sum(3)
+    of_encoder, _ = _powers(encoder, lengths)
+    of_predictor, _ = _powers(predictor, None if counts is None else counts + 1)
+    by_sum = by_node * (scale - 1) / sums
+    by_encoder = (by_sum @ of_predictor).mul_(of_encoder)
+    _add_columns(by_encoder, by_arc.sum(2), settings.blanks, 1 - scale)
+    _add_labels(by_encoder, by_arc[:, :, :-1, -1] * (1 - scale), labels)
+    by_predictor = (by_sum.mT @ of_encoder).mul_(of_predictor)
+    if scale:
+        share = by_node.sum(1)[..., None] * scale / of_predictor.sum(2, keepdim=True).clamp(min=1)
+        by_predictor.addcmul_(share, of_predictor, value=-1)
+    of_states = by_arc.sum(1)
+    _add_columns(by_predictor, of_states, settings.blanks, 1)
+    by_predictor[:, :-1].scatter_add_(2, labels[..., None], of_states[:, :-1, -1:])
+    return by_encoder.to(encoder.dtype), by_predictor.to(predictor.dtype)
+
+
+def simple_losses(
+    encoder: Tensor,
+    predictor: Tensor,
+    targets: Tensor,
+    lengths: Tensor | None,
+    counts: Tensor | None,
+    settings: SimpleSettings,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(B,) losses, differentiable by encoder (B, T, V) and predictor (B, U+1, V), and posteriors without a derivative.
+
+    Posteriors: of the blanks that pass each frame in each state, (B, T, U+1), and of the labels, (B, T, U).
+    """
+    result: tuple[Tensor, Tensor] = apply(_SimpleLoss, encoder, predictor, targets, lengths, counts, settings)
+    loss, by_arc = result
+    of_blanks = -by_arc[..., 0]
+    for kind, frames in enumerate(settings.durations, 1):
+        # A big blank passes its first frame and those after it.
+        begun = by_arc[..., kind].cumsum(1)
+        of_blanks.sub_(begun)
+        of_blanks[:, frames:].add_(begun[:, :-frames])
+    return loss, of_blanks, -by_arc[:, :, :-1, -1]
