@@ -14,6 +14,7 @@ TORCH = ("`torch.compile`", "`torch.export`", "autocast", "CUDA graphs", "DDP, F
 COLUMNS = (*INPUTS, *DERIVATIVES, *TORCH)
 
 SERIES, LOSSES, JOINT = "soft-DTW, DTW", "transducer losses", "transducer loss from the joint network"
+PRUNED = "pruned transducer loss"
 ALIGNMENT, DECODING = "transducer alignment", "transducer decoding"
 CTC, CTC_ALIGNMENT = "CTC losses", "CTC alignment, monotonic alignment search"
 CTC_DECODING = "CTC decoding"
@@ -116,6 +117,17 @@ _ROWS = {
         c11="test_joint_torch::test_cuda_graph_with_changing_lengths",
         c12="test_arguments::test_an_output_layer_that_is_sharded_alone_is_refused"
         " test_arguments::test_a_flat_parameter_of_fsdp_is_refused",
+    ),
+    PRUNED: _row(
+        "transducer",
+        c0="test_pruned::test_is_the_composition_of_fast_rnnts_functions",
+        c1="test_pruned::test_is_the_composition_of_fast_rnnts_functions",
+        c2="test_pruned::test_other_types",
+        c3="test_pruned::test_padding_is_ignored_and_runs_repeat",
+        c4="test_pruned::test_gradcheck",
+        c5="test_pruned::test_no_second_derivatives",
+        c10="test_pruned::test_autocast",
+        c11="test_pruned::test_cuda_graph",
     ),
     ALIGNMENT: _row(
         "transducer",
