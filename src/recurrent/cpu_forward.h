@@ -62,6 +62,8 @@ class ForwardSweep {
         rows_(rows),
         most_rows_(most_rows),
         state_(state),
+        h_(state.h),
+        reads_rows_(!p.lengths && !p.row_starts && !p.resets),
         loops_(loops) {}
 
   void run() {
@@ -74,6 +76,7 @@ class ForwardSweep {
       for (int k = 0; k < count; ++k) step(reverse_ ? first + count - 1 - k : first + k);
       done += count;
     }
+    if (h_ != state_.h) std::memcpy(state_.h, h_, s_.batch * s_.pp * sizeof(Real));
   }
 
  private:
@@ -143,7 +146,7 @@ class ForwardSweep {
       steps_.for_runs(t, [&](Index b, Index count) {
         Real* const to = p_.layer_norm ? norm_h(first + b) : gates(first + b);
         multiply(kernels_,
-                 panel_product(state_.h + b * s_.pp, s_.pp, w_.hh, s_.output, panel, to, s_.gates(), count,
+                 panel_product(h_ + b * s_.pp, s_.pp, w_.hh, s_.output, panel, to, s_.gates(), count,
                                s_.gates(), !p_.layer_norm),
                  w_.given_hh, panel);
         if (!p_.layer_norm) units(t, b, count, panel, panel + 1);
@@ -166,13 +169,14 @@ class ForwardSweep {
         });
       });
     }
-    steps_.for_runs(t, [&](Index b, Index count) {
-      std::memcpy(state_.h + b * s_.pp, rows_.h + (first + b) * s_.pp, count * s_.pp * sizeof(Real));
-      if (rows_.c) {
-        std::memcpy(rows_.c + (first + b) * s_.hp, state_.c + b * s_.hp, count * s_.hp * sizeof(Real));
-      }
-    });
-    if (t + 1 < p_.steps) rows_.kept.keep(t, state_.h, state_.c);
+    if (reads_rows_) {
+      h_ = rows_.h + first * s_.pp;
+    } else {
+      steps_.for_runs(t, [&](Index b, Index count) {
+        std::memcpy(state_.h + b * s_.pp, rows_.h + (first + b) * s_.pp, count * s_.pp * sizeof(Real));
+      });
+    }
+    if (t + 1 < p_.steps) rows_.kept.keep(t, h_, state_.c);
   }
 
   // Rows after their lengths are 0; those of layer norm too, as gradients with respect to gamma are sums over
@@ -238,6 +242,9 @@ class ForwardSweep {
         }
       }
     }
+    for (Index k = 0; k < count && rows_.c; ++k) {
+      std::memcpy(rows_.c + (row + k) * s_.hp + column, c + k * s_.hp + column, width * sizeof(Real));
+    }
     for (Index panel = first; panel < last; ++panel) {
       CpuOutput<Real> output{};
       output.rows = count;
@@ -256,7 +263,7 @@ class ForwardSweep {
     for (Index k = 0; k < count; ++k) {
       Real* const h = rows_.h + (steps_.first(t) + b + k) * s_.pp + first;
       if (p_.zoneout_hidden > 0) {
-        const Real* const before = state_.h + (b + k) * s_.pp + first;
+        const Real* const before = h_ + (b + k) * s_.pp + first;
         for_kept<Real>(p_, masks_, MaskKind::kHidden, t, b + k, first, width,
                        [&](Index j, Real m) { h[j] = m * before[j] + (1 - m) * h[j]; });
       }
@@ -277,6 +284,8 @@ class ForwardSweep {
   CellRows<Real> rows_;
   const Index most_rows_;
   const ForwardState<Real>& state_;
+  const Real* h_;          // rows of the batch before the step: state_.h, or those of the step before
+  const bool reads_rows_;  // every row has every step, and begins once
   const Loops& loops_;
 };
 
