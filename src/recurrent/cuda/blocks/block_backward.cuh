@@ -107,12 +107,13 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
       const Real squashed = a.flat_squash(fma(f, before, i * g));
       const Real to_cell = o * a.slope_of(squashed, true);
       Real factors[kRows];  // of this thread's gates
-      unroll<kRows>([&](int k) {
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) {
         const int gate = first_gate + k;
         const Real value = gate == 0 ? i : gate == 1 ? f : gate == 2 ? g : o;
         const Real beside = gate == 0 ? g : gate == 1 ? before : gate == 2 ? i : squashed;
         factors[k] = beside * a.slope_of(value, gate == 2);
-      });
+      }
       unroll<kRows>([&](int k) {
         if (exists) own_dz[4 * entry + static_cast<Offset>(k) * hidden] = dz[k];
       });
@@ -154,13 +155,14 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
     }
   }
   if (!is_own || !at.is_first()) return;
-  if (ends.dh0) {
-    ends.dh0[index] += reset_dh, ends.dc0[index] += reset_dc;
+  const BlockEnds<T>& last = p.ends[at.direction];  // again, so that no register holds it meanwhile
+  if (last.dh0) {
+    last.dh0[index] += reset_dh, last.dc0[index] += reset_dc;
   } else {
     carried += reset_dh, dc += reset_dc;
   }
-  write_end<T>(ends.h_last, ends.wide_h, index, carried);
-  write_end<T>(ends.c_last, ends.wide, index, dc);
+  write_end<T>(last.h_last, last.wide_h, index, carried);
+  write_end<T>(last.c_last, last.wide, index, dc);
 }
 
 }  // namespace warpalign::detail::recurrent

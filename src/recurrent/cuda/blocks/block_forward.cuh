@@ -134,8 +134,9 @@ __global__ void __launch_bounds__(kUnitThreads* kDepth, kBlocksAtOnce<T, kDepth>
   write_states(entry);
   write(entry, kPlain ? walk.other(0) : last_row * cell.h_stride + unit);
   if (!is_writer) return;
-  if (ends.h_last) static_cast<T*>(ends.h_last)[h_index] = h;
-  write_end<T>(ends.c_last, ends.wide, c_index, c);
+  const BlockEnds<T>& last = p.ends[at.direction];  // again, so that no register holds it meanwhile
+  if (last.h_last) static_cast<T*>(last.h_last)[h_index] = h;
+  write_end<T>(last.c_last, last.wide, c_index, c);
 }
 
 }  // namespace warpalign::detail::recurrent
