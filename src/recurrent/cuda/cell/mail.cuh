@@ -15,6 +15,14 @@ __device__ __forceinline__ Message bits_of(const float (&v)[4]) {
            static_cast<std::uint32_t>(__float_as_int(v[3]))}};
 }
 
+// A number that the compiler would make again from the kernel's arguments at each use, by a slow read.
+__device__ __forceinline__ int in_register(int v) {
+#ifdef __CUDA_ARCH__
+  asm volatile("" : "+r"(v));
+#endif
+  return v;
+}
+
 // Opens a mailbox that gets so many bytes in each phase; 0: it gets none. One thread calls it, before the
 // cluster_sync() after which messages may come.
 __device__ __forceinline__ void open_mailbox(cuda::Mailbox* box, int bytes) {

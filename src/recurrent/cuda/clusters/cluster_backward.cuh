@@ -54,7 +54,11 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
     asked.gates = gate_rows.read(asked.at.first);
     if (cell.dy) asked.dy = cell.dy[asked.at.row * cell.dy_stride + unit];
     const RowAt last = work.row_at(tile, row, place + 1, cell.reverse ? t + 1 : t - 1);
-    if (last.holds) asked.before = cell.tape_c[last.first + unit];
+    if (last.holds) {
+      asked.before = cell.tape_c[last.first + unit];
+    } else if constexpr (sizeof(T) == 4) {  // else T may not hold it
+      asked.before = cell.c0[static_cast<Offset>(work.batch_row(tile, row)) * hidden + unit];
+    }
     if constexpr (kAll) {
       if (cell.kept) asked.kept = __ldg(cell.kept + (asked.at.first + first_unit) / kWarpUnits);
     }
@@ -79,7 +83,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_backward_kernel(Cl
       if (holds) {
         if constexpr (kAll) resets = work.resets_at(tile, row, place, t);
         const int last = cell.reverse ? t + 1 : t - 1;
-        if (resets || work.begins_row(here.at, last, b)) before = cell.c0[index];
+        if (sizeof(T) == 2 && (resets || work.begins_row(here.at, last, b))) before = cell.c0[index];
         dy = cuda::widen(here.dy);
         if (cell.dropout.factor != 0) dy *= cell.dropout.of(cell.masks, t, b, unit);
         if (cell.dh_all) dy += cuda::widen(cell.dh_all[here.at.first + unit]);

@@ -128,7 +128,7 @@ class HiddenExchange {
  public:
   __device__ __forceinline__ HiddenExchange(Tile* tiles, const ClusterPlace& at, int ranks,
                                             const ForwardLanes& lanes)
-      : bytes_{hidden_bytes<T>(ranks, 0), hidden_bytes<T>(ranks, 1)} {
+      : bytes_{in_register(hidden_bytes<T>(ranks, 0)), in_register(hidden_bytes<T>(ranks, 1))} {
     // In 16-bit types 8 lanes have the same two rows' words, and send them to a near and a far rank each; in
     // float32 4 lanes have a row's.
     unroll<kFars>([&](int far) {

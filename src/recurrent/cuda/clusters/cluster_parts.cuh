@@ -129,7 +129,7 @@ template <int kParts, class Tile>
 class PartExchange {
  public:
   __device__ __forceinline__ PartExchange(Tile* tiles, const ClusterPlace& at, int ranks)
-      : bytes_(ranks * kPartBytes) {
+      : bytes_(in_register(ranks * kPartBytes)) {
     unroll<kParts>([&](int k) {
       const int part = part_of_warp<kParts>(at, k), owner = part / kBlockParts;
       sends_[k] = owner < ranks;
@@ -143,8 +143,9 @@ class PartExchange {
   // What arrives for this thread's unit and row.
   __device__ __forceinline__ float take(Tile& own, int buffer, int phase) const {
     take_mail(&own.boxes[buffer], phase, bytes_);
-    float sums[4] = {};
-    unroll<kRanks>([&](int r) { sums[r % 4] += own.parts[buffer][r][threadIdx.x]; });
+    float sums[4];
+    unroll<4>([&](int r) { sums[r] = own.parts[buffer][r][threadIdx.x]; });
+    unroll<kRanks - 4>([&](int r) { sums[r % 4] += own.parts[buffer][4 + r][threadIdx.x]; });
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
   }
 
