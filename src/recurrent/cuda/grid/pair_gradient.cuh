@@ -9,8 +9,8 @@ namespace warpalign::detail::recurrent {
 template <class T>
 class WholeRows {
  public:
-  // lane: where the lane's words lie in a row
-  __device__ __forceinline__ WholeRows(const CudaCell<T>& cell, Offset lane)
+  // As a GradientRing. lane: where the lane's words lie in a row
+  __device__ __forceinline__ WholeRows(const CudaCell<T>& cell, Offset lane, int /*group*/, int /*blocks*/)
       : cell_(cell), dz_of_lane_(cell.dz + lane) {}
 
   // Row `row` of all steps, which is row b of the batch at the step `place`.
@@ -22,6 +22,7 @@ class WholeRows {
                                       Word word) const {
     if (has_row) cuda::store_relaxed(reinterpret_cast<Word*>(dz_of_lane_ + row * cell_.gates_stride), word);
   }
+  __device__ __forceinline__ void meet(int /*place*/) const {}
 
  private:
   const CudaCell<T>& cell_;

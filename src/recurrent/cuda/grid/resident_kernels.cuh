@@ -5,10 +5,8 @@
 
 #include "cuda/launch/kernel.cuh"
 #include "recurrent/cuda/cell/kernel_list.cuh"
-#include "recurrent/cuda/grid/lone_forward.cuh"
-#include "recurrent/cuda/grid/pair_backward.cuh"
-#include "recurrent/cuda/grid/pair_forward.cuh"
-#include "recurrent/cuda/grid/split_backward.cuh"
+#include "recurrent/cuda/grid/resident_backward.cuh"
+#include "recurrent/cuda/grid/resident_forward.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -19,20 +17,19 @@ constexpr int kMostHiddenInRegisters = 1024;
 inline std::string grid_name(const char* form, bool shares, bool plain = true) {
   return std::string(form) + (shares ? ", shared memory" : "") + (plain ? "" : ", options");
 }
-template <class T, int kSteps, bool kShares, bool kPlain>
-inline const cuda::Kernel kPairForward{kKernels, grid_name("grid", kShares, kPlain).c_str(),
-                                       cuda::type_name<T>(), pair_forward_kernel<T, kSteps, kShares, kPlain>};
-template <class T, int kSteps, bool kShares, bool kPlain>
-inline const cuda::Kernel kPairBackward{kKernels, grid_name("grid back", kShares, kPlain).c_str(),
-                                        cuda::type_name<T>(),
-                                        pair_backward_kernel<T, kSteps, kShares, kPlain>};
-template <class T, int kSteps, bool kShares>
-inline const cuda::Kernel kLoneForward{kKernels, grid_name("grid of a tile", kShares).c_str(),
-                                       cuda::type_name<T>(), lone_forward_kernel<T, kSteps, kShares>};
-template <class T, int kSplit, int kSteps, bool kShares>
-inline const cuda::Kernel kSplitBackward{
-    kKernels, grid_name(kSplit == 4 ? "grid of 4 back" : "grid of 2 back", kShares).c_str(),
-    cuda::type_name<T>(), split_backward_kernel<T, kSplit, kSteps, kShares>};
+template <class T, int kSteps, bool kShares, bool kPlain, int kRows>
+inline const cuda::Kernel kResidentForward{
+    kKernels, grid_name(kRows == 1 ? "grid of a tile" : "grid", kShares, kPlain).c_str(),
+    cuda::type_name<T>(), resident_forward_kernel<T, kSteps, kShares, kPlain, kRows>};
+template <class T, int kSplit, int kSteps, bool kShares, bool kPlain>
+inline const cuda::Kernel kResidentBackward{kKernels,
+                                            grid_name(kSplit == 4   ? "grid of 4 back"
+                                                      : kSplit == 2 ? "grid of 2 back"
+                                                                    : "grid back",
+                                                      kShares, kPlain)
+                                                .c_str(),
+                                            cuda::type_name<T>(),
+                                            resident_backward_kernel<T, kSplit, kSteps, kShares, kPlain>};
 
 // A sweep's kernel, and the shared memory that it needs.
 template <class T>
@@ -62,25 +59,25 @@ struct ResidentKernels {
     constexpr int kSteps = 8, kBackSteps = 32, kSharing = 6, kBackSharing = 24;  // in registers
     const int steps = even_steps((backward ? 4 : 1) * hidden);
     if (hidden > kMostHiddenInRegisters) {
-      if (backward) return way<1>(&kPairBackward<T, kBackSharing, true, kPlain>, steps - kBackSharing);
-      return way<4>(&kPairForward<T, kSharing, true, kPlain>, steps - kSharing);
+      if (backward) return way<1>(&kResidentBackward<T, 1, kBackSharing, true, kPlain>, steps - kBackSharing);
+      return way<4>(&kResidentForward<T, kSharing, true, kPlain, 2>, steps - kSharing);
     }
-    if (backward) return way<1>(&kPairBackward<T, kBackSteps, false, kPlain>, 0);
-    return way<4>(&kPairForward<T, kSteps, false, kPlain>, 0);
+    if (backward) return way<1>(&kResidentBackward<T, 1, kBackSteps, false, kPlain>, 0);
+    return way<4>(&kResidentForward<T, kSteps, false, kPlain, 2>, 0);
   }
   // Forward, of one tile for each group, in calls without options.
   static ResidentKernel<T> of_a_tile(int hidden) {
     constexpr int kSteps = 8, kSharing = 6;
-    if (hidden <= kMostHiddenInRegisters) return way<4>(&kLoneForward<T, kSteps, false>, 0);
-    return way<4>(&kLoneForward<T, kSharing, true>, even_steps(hidden) - kSharing);
+    if (hidden <= kMostHiddenInRegisters) return way<4>(&kResidentForward<T, kSteps, false, true, 1>, 0);
+    return way<4>(&kResidentForward<T, kSharing, true, true, 1>, even_steps(hidden) - kSharing);
   }
   // Backward, by blocks that share units: 4, or 2 where registers hold the weights. In calls without options.
   static ResidentKernel<T> split(int hidden) {
     constexpr int kSteps = 16, kSharing = 6;
     if (hidden <= kMostHiddenInRegisters) {
-      return clusters<2>(way<2>(&kSplitBackward<T, 2, kSteps, false>, 0));
+      return clusters<2>(way<2>(&kResidentBackward<T, 2, kSteps, false, true>, 0));
     }
-    return clusters<4>(way<4>(&kSplitBackward<T, 4, kSharing, true>, even_steps(hidden) - kSharing));
+    return clusters<4>(way<4>(&kResidentBackward<T, 4, kSharing, true, true>, even_steps(hidden) - kSharing));
   }
 
  private:

@@ -1,32 +1,37 @@
-// The forward sweep of a layer on the whole grid, two tiles of rows at once.
+// The forward sweep of a layer on the whole grid: pairs of tiles of rows, or one tile for each group, as
+// small batches have it. Of a tile alone two threads finish a unit of a row, and share the writing.
 #pragma once
 
 #include "recurrent/cuda/grid/resident.cuh"
 
 namespace warpalign::detail::recurrent {
 
-template <class T, int kSteps, bool kShares, bool kPlain>
-__global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(ResidentParams<T> p) {
-  const PairPlace at(p);
+// kRows: tiles that are worked on together.
+template <class T, int kSteps, bool kShares, bool kPlain, int kRows>
+__global__ void __launch_bounds__(kResidentThreads, 1) resident_forward_kernel(ResidentParams<T> p) {
+  const GridPlace<kRows> at(p);
   const CudaCell<T> cell = cell_of(p.cell, at.cell);
   const auto rows = rows_of<kPlain>(cell.at);
-  const int hidden = cell.hidden, steps = cell.at.steps;
+  const int hidden = cell.hidden, steps = cell.at.steps, tiles = kRows == 1 ? 1 : p.tiles;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-  const bool has_unit = at.unit < hidden;
+  const bool has_unit = at.unit < hidden, hands_on = kRows == 2 || at.half == 0;
   float* const partials = reinterpret_cast<float*>(cuda::dynamic_shared());
   Weights16* const more = reinterpret_cast<Weights16*>(partials + partials_of_pair(4));
-  OwnState* const own = reinterpret_cast<OwnState*>(more + 4 * p.shared_steps * kResidentThreads);
-  using Weights = RowWeights<T, 4, kSteps, kShares, 2>;
+  OwnState alone;  // of a tile alone, in registers
+  OwnState* const own =
+      kRows == 1 ? &alone
+                 : reinterpret_cast<OwnState*>(more + 4 * p.shared_steps * kResidentThreads) + thread;
+  using Weights = RowWeights<T, 4, kSteps, kShares, kRows>;
   Weights weights(more, p.shared_steps, hidden);
   weights.load(reinterpret_cast<Weights16*>(partials),
                [&](int gate, int r) { return row_of_gate(cell, at.rank, gate, r); });
   __syncthreads();  // the places become those of sums
   float bias[4];
   unroll<4>([&](int gate) { bias[gate] = has_unit ? bias_of(cell, gate * hidden + at.unit) : 0.0f; });
-  for (int tile = 0; tile < p.tiles; tile += 2) {
+  for (int tile = 0; tile < tiles; tile += 2) {
     const int b = at.batch_row(tile, at.row);
     const bool is_own = has_unit && b != at.kNoRow;
-    own[tile / 2 * kResidentThreads + thread] = {
+    own[tile / 2 * kResidentThreads] = {
         is_own ? cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + at.unit]) : 0.0f,
         is_own ? cell.c[static_cast<Offset>(b) * hidden + at.unit] : 0.0f};
   }
@@ -43,36 +48,36 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
     RowPair<T> from{};
     if (of_place == steps) return from;
     const int t = cell.step_at(of_place);
-    unroll<2>([&](int n) {
+    unroll<kRows>([&](int n) {
       from.of[n] = state_before(cell, rows, of_place, t, at.batch_row(tile, 8 * n + lane / 4));
     });
     return from;
   };
-  const bool asks_early = kShares && p.tiles > 2;  // the next pair's rows are there when a pair's step ends
+  const bool asks_early = kShares && tiles > 2;  // the next pair's rows are there when a pair's step ends
   RowPair<T> from = rows_before(0, 0);
   typename Weights::Asked words;
   weights.ask(from.of, words);
   for (int place = 0; place < steps; ++place) {
     const int t = cell.step_at(place);
-    for (int tile = 0; tile < p.tiles; tile += 2) {
+    for (int tile = 0; tile < tiles; tile += 2) {
       const int b = at.batch_row(tile, at.row);
       const bool has_row = has_unit && rows.has_row(t, b), holds = has_row && rows.holds(t, b);
       const Offset row = has_row ? rows.first(t) + b : 0;
-      OwnState& state = own[tile / 2 * kResidentThreads + thread];
+      OwnState& state = own[tile / 2 * kResidentThreads];
       // Before the wait, so that it hides the way to memory.
       const Word asked = holds ? gate_rows.read(row * hidden) : 0;
       if (holds && rows.resets_at(t, b)) {
         state = {cuda::widen(cell.h0[static_cast<Offset>(b) * cell.output_stride + at.unit]),
                  cell.c0[static_cast<Offset>(b) * hidden + at.unit]};
       }
-      const bool two = tile + 1 < p.tiles;
-      typename Weights::Sums sums[2] = {};
+      const bool two = tile + 1 < tiles;
+      typename Weights::Sums sums[kRows] = {};
       weights.multiply(from.of, two, words, sums);
-      const bool is_last = tile + 2 >= p.tiles;
+      const bool is_last = tile + 2 >= tiles;
       from = rows_before(is_last ? place + 1 : place, is_last ? 0 : tile + 2);
       if (asks_early) weights.ask(from.of, words);
       float totals[4], z[4];
-      join_sums(sums, partials, 0, totals);
+      join_sums(sums, partials, place, totals);
       widen_word<T>(lanes.transpose(asked), z);
       unroll<4>([&](int gate) { z[gate] += bias[gate] + totals[gate]; });
       const Activation<T>& a = cell.activation;
@@ -91,13 +96,13 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
       const std::uint32_t both = cuda::narrow_pair<T>(fresh, c);
       Word word, cells;
       lanes.join(both, word, cells);
-      if (has_row && lanes.unit == 0) {
+      if (has_row && lanes.unit == 0 && hands_on) {
         cuda::store_relaxed(reinterpret_cast<Word*>(array + row * cell.h_stride), word);
       }
       // Now what nobody waits for.
       const Word gates = lanes.transpose(narrow_word<T>(values));
-      if (has_row) {
-        if (holds) gate_rows.write(row * hidden, gates);
+      if (holds && (kRows == 2 || !hands_on)) gate_rows.write(row * hidden, gates);
+      if (has_row && hands_on) {
         if (array && lanes.unit != 0) {
           *reinterpret_cast<Word*>(array + row * hidden) = lanes.unit == 2 ? cells : word;
         }
@@ -106,7 +111,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1) pair_forward_kernel(Resid
       if (holds) {
         const T h = first_of<T>(both);
         state = {cuda::widen(h), c};
-        if (!rows.holds(cell.step_at(place + 1), b)) {
+        if (hands_on && !rows.holds(cell.step_at(place + 1), b)) {
           h_behind(cell)[static_cast<Offset>(b) * cell.output_stride + at.unit] = h;
           cell.c[static_cast<Offset>(b) * hidden + at.unit] = c;
         }
