@@ -26,6 +26,21 @@ STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
   // labels (B, T), int32; scores (B, T); spans: as targets with an additional last axis of 2, int32.
   library.def("ctc_align(" WARPALIGN_INPUTS ", *, " WARPALIGN_SETTINGS
               ") -> (Tensor score, Tensor labels, Tensor scores, Tensor spans)");
+  // The steps of a loss whose logits come in chunks: logits (R, C), of frames first ... of the B T. Labels
+  // are padded. first_labels, next_labels (B, U), int32; log_sums, log_sums_of_others (B, T), float64, the
+  // latter empty without a star; emissions (B, T, U + 1), posteriors (B, T, U). The logits of the last one
+  // become their gradient.
+  library.def(
+      "ctc_head_labels(Tensor targets, Tensor? target_lengths, int frames, int classes, *, int blank=0, int "
+      "star=-1) -> (Tensor first_labels, Tensor next_labels)");
+  library.def(
+      "ctc_chunk_emissions_(Tensor logits, int first, Tensor targets, Tensor? logit_lengths, Tensor? "
+      "target_lengths, Tensor? label_prior, Tensor(a!) log_sums, Tensor(b!) log_sums_of_others, Tensor(c!) "
+      "emissions, *, int blank=0, int star=-1) -> ()");
+  library.def(
+      "ctc_chunk_gradient_(Tensor(a!) logits, int first, Tensor targets, Tensor? logit_lengths, Tensor? "
+      "target_lengths, Tensor first_labels, Tensor next_labels, Tensor log_sums, Tensor log_sums_of_others, "
+      "Tensor posteriors, Tensor loss, Tensor grad_loss, *, int blank=0, int star=-1) -> ()");
   // scores (B, S, T) of any strides; durations (B, S), int32; path (B, S, T), bool, empty unless requested.
   library.def(
       "monotonic_alignment(Tensor scores, Tensor? text_lengths, Tensor? frame_lengths, bool wants_path) -> "

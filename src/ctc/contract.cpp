@@ -71,8 +71,8 @@ Status check_host_values(const CtcProblem& p) {
   return {};
 }
 
-Status check_pointers(const CtcProblem& p) {
-  if (p.frames > 0) {
+Status check_pointers(const CtcProblem& p, Logits logits) {
+  if (p.frames > 0 && logits == Logits::kOfProblem) {
     if (Status s = check_tensor("logits", p.logits.data, p.logits.stride, p.dtype); !s.ok()) return s;
   }
   if (p.flat_targets ? p.target_count > 0 : p.labels > 0) {
@@ -135,14 +135,14 @@ Status check_tensor(const char* name, const void* data, const std::int64_t (&str
   return check_aligned(name, data, size_of(dtype));
 }
 
-Status check_problem(const CtcProblem& p, const Execution& execution) {
+Status check_problem(const CtcProblem& p, const Execution& execution, Logits logits) {
   if (Status s = check_execution(execution); !s.ok()) return s;
   if (Status s = check_extents(p); !s.ok()) return s;
   if (p.blank < 0 || p.blank >= p.classes) return Status::invalid("blank", "a class of the logits", p.blank);
   if (p.star < -1) return Status::invalid("star", "a label, or -1 for none", p.star);
   if (p.star == p.blank) return Status::invalid("star", "a label but blank", p.star);
   if (p.batch == 0) return {};
-  if (Status s = check_pointers(p); !s.ok()) return s;
+  if (Status s = check_pointers(p, logits); !s.ok()) return s;
   return execution.device == Device::kHost ? check_host_values(p) : Status{};
 }
 

@@ -16,8 +16,12 @@ std::size_t real_size(DType dtype);
 Status check_extents(const CtcProblem& problem);
 Status check_extents(const MonotonicAlignmentProblem& problem);
 
+// Where a call has its logits: as the problem names them, or in an argument of its own.
+enum class Logits { kOfProblem, kElsewhere };
+
 // Checks everything but the outputs. Values of lengths and labels are checked if they are in host memory.
-Status check_problem(const CtcProblem& problem, const Execution& execution);
+Status check_problem(const CtcProblem& problem, const Execution& execution,
+                     Logits logits = Logits::kOfProblem);
 Status check_problem(const MonotonicAlignmentProblem& problem, const Execution& execution);
 
 // A tensor of these extents with strides >= 0, aligned to its elements.

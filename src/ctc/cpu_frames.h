@@ -105,6 +105,23 @@ void normalize_frames(const CtcProblem& p, const Batch& batch, const Normalizers
   });
 }
 
+// A worker's memory for the gradient of a frame.
+template <class T>
+struct FrameMemory {
+  using Real = typename Arithmetic<T>::Real;
+  Real* dense;  // null if few of many columns have slots
+  T* mended;
+
+  FrameMemory(const CtcProblem& p, Arena& arena)
+      : dense(arena.take<Real>(is_dense(p) ? p.classes : 0)),
+        mended(arena.take<T>(is_dense(p) ? 0 : most_slots(p) + kCpuSlotPad)) {
+    if (!is_dense(p)) dense = nullptr;
+  }
+
+  // Whether g is a dense array over all columns. The star's posterior is spread over every column.
+  static bool is_dense(const CtcProblem& p) { return p.star >= 0 || p.classes / 8 <= most_slots(p); }
+};
+
 // The weights of the slots in an utterance's frames.
 template <class T>
 class Frames {

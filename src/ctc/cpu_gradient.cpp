@@ -15,23 +15,12 @@ namespace {
 
 // A worker's memory for rows. Its sizes are those of the longest elements.
 template <class T>
-struct RowMemory {
-  using Real = typename Arithmetic<T>::Real;
-  T* in;        // a packed row of logits, used if their last stride is not 1
-  T* out;       // a packed row of the gradient, used if its last stride is not 1
-  Real* dense;  // null if few of many columns have slots
-  T* mended;
+struct RowMemory : FrameMemory<T> {
+  T* in;   // a packed row of logits, used if their last stride is not 1
+  T* out;  // a packed row of the gradient, used if its last stride is not 1
 
   RowMemory(const CtcProblem& p, Arena& arena)
-      : in(arena.take<T>(p.classes)),
-        out(arena.take<T>(p.classes)),
-        dense(arena.take<Real>(is_dense(p) ? p.classes : 0)),
-        mended(arena.take<T>(is_dense(p) ? 0 : most_slots(p) + kCpuSlotPad)) {
-    if (!is_dense(p)) dense = nullptr;
-  }
-
-  // Whether g is a dense array over all columns. The star's posterior is spread over every column.
-  static bool is_dense(const CtcProblem& p) { return p.star >= 0 || p.classes / 8 <= most_slots(p); }
+      : FrameMemory<T>(p, arena), in(arena.take<T>(p.classes)), out(arena.take<T>(p.classes)) {}
 };
 
 template <class T>

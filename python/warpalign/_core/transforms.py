@@ -203,3 +203,18 @@ def unfold(tensors: tuple[Tensor, ...], size: int) -> tuple[tuple[Tensor, ...], 
     """What folded() made one batch apart again; what was not asked for stays empty."""
     apart = tuple(t.unflatten(0, (size, -1)) if t.numel() or t.dim() > 1 else t for t in tensors)
     return apart, tuple(0 if a is not t else None for a, t in zip(apart, tensors, strict=True))
+
+
+def of_each(
+    function: type[torch.autograd.Function], size: int, in_dims: tuple[Dim, ...], arguments: tuple[Any, ...]
+) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
+    """A vmapped function by a call for each sample."""
+
+    def sample(argument: Any, dim: Dim, index: int) -> Any:
+        return argument.select(dim, index) if isinstance(argument, Tensor) and dim is not None else argument
+
+    calls = [
+        apply(function, *(sample(a, dim, index) for a, dim in zip(arguments, in_dims, strict=True)))
+        for index in range(size)
+    ]
+    return tuple(torch.stack(parts) for parts in zip(*calls, strict=True)), (0,) * len(calls[0])

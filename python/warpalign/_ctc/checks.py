@@ -23,8 +23,8 @@ _AS_THEY_ARE = (torch.int64, torch.int32)
 _LARGEST = 2**31 - 1
 
 
-def check_floats(given: object, name: str, axes: str) -> Tensor:
-    """A dense floating-point tensor of 3 axes, or of 2 without a batch."""
+def check_floats(given: object, name: str, axes: str, dims: tuple[int, ...] = (2, 3)) -> Tensor:
+    """A dense floating-point tensor of 3 axes, or of 2 without a batch; or of other numbers of axes."""
     if not isinstance(given, Tensor):
         raise TypeError(f"{name}: expected a torch.Tensor, got {type(given).__name__}")
     if given.dtype not in DTYPES:
@@ -32,8 +32,11 @@ def check_floats(given: object, name: str, axes: str) -> Tensor:
     if given.layout != torch.strided or given.is_nested:
         kind = "nested" if given.is_nested else given.layout
         raise TypeError(f"{name}: expected a dense tensor (layout torch.strided), got a {kind} one")
-    if given.dim() not in (2, 3):
-        raise ValueError(f"{name}: expected (B, {axes}) or ({axes}), got shape {shape_of(given)}")
+    if given.dim() not in dims:
+        single = f"({axes}{'' if ',' in axes else ','})"
+        expected = f"(B, {axes}) or {single}" if len(dims) > 1 else f"shape {single}"
+        came = f"shape {shape_of(given)}" if len(dims) > 1 else shape_of(given)
+        raise ValueError(f"{name}: expected {expected}, got {came}")
     return given
 
 
@@ -73,7 +76,10 @@ def check_lengths(
     return lengths_tensor(given, name, count, most, device, maximum_name=most_name, whose=whose, unit=unit)
 
 
-def _check_integers(given: object, name: str, logits: Tensor, shape_text: str) -> Tensor:
+def check_integers(
+    given: object, name: str, logits: Tensor, shape_text: str, whose: str = "the logits"
+) -> Tensor:
+    """Integers of the type that the operators read, with a last axis of stride 1. whose: where they lie, too."""
     if not isinstance(given, Tensor):
         remedy = f": write torch.tensor({name})" if isinstance(given, (list, tuple)) else ""
         raise TypeError(
@@ -82,7 +88,7 @@ def _check_integers(given: object, name: str, logits: Tensor, shape_text: str) -
     if given.dtype not in _INTEGERS:
         raise TypeError(f"{name}: expected dtype int64, int32, int16, int8 or uint8, got {given.dtype}")
     if given.device != logits.device:
-        raise ValueError(f"{name}: expected the device of the logits, {logits.device}, got {given.device}")
+        raise ValueError(f"{name}: expected the device of {whose}, {logits.device}, got {given.device}")
     if given.dtype not in _AS_THEY_ARE:
         given = given.to(torch.int32)
     return given if given.shape[-1:] == (1,) or given.stride()[-1:] == (1,) else given.contiguous()
@@ -93,7 +99,7 @@ def check_inputs(
 ) -> tuple[Inputs, bool]:
     """What the operators take, and whether the input was one utterance without a batch axis."""
     unbatched = logits.dim() == 2
-    labels = _check_integers(targets, "targets", logits, "(B, U)")
+    labels = check_integers(targets, "targets", logits, "(B, U)")
     if unbatched:
         logits = logits.unsqueeze(0)
         labels = labels.unsqueeze(0) if labels.dim() == 1 else labels
@@ -113,10 +119,12 @@ def check_inputs(
         raise ValueError(
             "target_lengths: expected integers (B,) with targets of one axis, all labels concatenated, got None"
         )
-    return Inputs(logits, labels, lengths, counts, check_prior(label_prior, logits)), unbatched
+    return Inputs(
+        logits, labels, lengths, counts, check_prior(label_prior, logits, logits.shape[-1])
+    ), unbatched
 
 
-def check_prior(given: object, logits: Tensor) -> Tensor | None:
+def check_prior(given: object, logits: Tensor, classes: int, whose: str = "the logits") -> Tensor | None:
     """(C,) as the operators take it: of the losses' dtype, contiguous."""
     if given is None:
         return None
@@ -125,12 +133,10 @@ def check_prior(given: object, logits: Tensor) -> Tensor | None:
     if not given.is_floating_point():
         raise TypeError(f"label_prior: expected a floating-point dtype, got {given.dtype}")
     if given.device != logits.device:
+        raise ValueError(f"label_prior: expected the device of {whose}, {logits.device}, got {given.device}")
+    if given.shape != (classes,):
         raise ValueError(
-            f"label_prior: expected the device of the logits, {logits.device}, got {given.device}"
-        )
-    if given.shape != logits.shape[-1:]:
-        raise ValueError(
-            f"label_prior: expected shape ({logits.shape[-1]},), one logarithm of a prior for each class, got {shape_of(given)}"
+            f"label_prior: expected shape ({classes},), one logarithm of a prior for each class, got {shape_of(given)}"
         )
     if given.requires_grad and torch.is_grad_enabled():
         raise ValueError(
@@ -174,15 +180,14 @@ def _check_star(value: object) -> int:
 _BAD_LABEL = re.compile(r"targets: expected classes of the logits but blank, got (-?\d+)( at index \d+)")
 
 
-def explained(error: ValueError, settings: Settings, inputs: Inputs) -> ValueError:
+def explained(error: ValueError, settings: Settings, frames: int, classes: int, labels: int) -> ValueError:
     """What the operators say of lengths and labels, with the numbers that the caller knows.
 
     Lengths come this far only where Python cannot read them, as under torch.func.vmap.
     """
-    classes = inputs.logits.shape[-1]
     text = str(error)
-    text = text.replace("0 to T frames", f"lengths from 0 to T = {inputs.logits.shape[1]}")
-    text = text.replace("0 to U labels", f"lengths from 0 to U = {inputs.targets.shape[-1]}")
+    text = text.replace("0 to T frames", f"lengths from 0 to T = {frames}")
+    text = text.replace("0 to U labels", f"lengths from 0 to U = {labels}")
     found = _BAD_LABEL.fullmatch(text)
     if not found:
         return ValueError(text)

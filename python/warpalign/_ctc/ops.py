@@ -176,11 +176,34 @@ def _(hypotheses: Tensor, nodes: Tensor, n_best: Any, longest: Any) -> tuple[Ten
     )
 
 
+@torch.library.register_fake("warpalign::ctc_head_labels")  # type: ignore[untyped-decorator]
+def _(
+    targets: Tensor, target_lengths: Tensor | None, frames: Any, classes: Any, **settings: object
+) -> tuple[Tensor, Tensor]:
+    check_devices("targets", targets=targets, target_lengths=target_lengths)
+    return targets.new_empty(targets.shape, dtype=torch.int32), targets.new_empty(
+        targets.shape, dtype=torch.int32
+    )
+
+
+@torch.library.register_fake("warpalign::ctc_chunk_emissions_")  # type: ignore[untyped-decorator]
+def _(logits: Tensor, *rest: Any, **settings: object) -> None:
+    return None
+
+
+@torch.library.register_fake("warpalign::ctc_chunk_gradient_")  # type: ignore[untyped-decorator]
+def _(logits: Tensor, *rest: Any, **settings: object) -> None:
+    return None
+
+
 loss = torch.ops.warpalign.ctc_loss.default
 gradient = torch.ops.warpalign.ctc_gradient.default
 gradient_in_place = torch.ops.warpalign.ctc_gradient_.default
 posteriors = torch.ops.warpalign.ctc_posteriors.default
 align = torch.ops.warpalign.ctc_align.default
+head_labels = torch.ops.warpalign.ctc_head_labels.default
+chunk_emissions_in_place = torch.ops.warpalign.ctc_chunk_emissions_.default
+chunk_gradient_in_place = torch.ops.warpalign.ctc_chunk_gradient_.default
 greedy_search = torch.ops.warpalign.ctc_greedy_search.default
 beam_search = torch.ops.warpalign.ctc_beam_search.default
 beam_labels = torch.ops.warpalign.ctc_beam_labels.default

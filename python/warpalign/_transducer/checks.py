@@ -7,11 +7,9 @@ turns what they say into a ValueError.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from warpalign._core import library
@@ -21,7 +19,6 @@ from warpalign._core.labels import check_in_place as check_in_place
 from warpalign._core.labels import check_reduction as check_reduction
 from warpalign._core.labels import keyword_only as keyword_only
 from warpalign._core.lengths import lengths_tensor
-from warpalign._core.torch_internals import is_transforming
 from warpalign._transducer.autograd import Inputs
 from warpalign._transducer.settings import Settings
 
@@ -53,31 +50,6 @@ def check_logits(logits: object, name: str, packed: bool) -> Tensor:
             f"{name}: expected a last axis of stride 1, as a copy would double the largest tensor, got strides {logits.stride()}"
         )
     return logits
-
-
-def check_whole(given: object, axes: int, name: str) -> None:
-    """Raises where FSDP has left a parameter in parts. Its module gathers it in its own forward alone.
-
-    FSDP2 leaves a DTensor; FSDP1 a flat tensor, or one whose memory it has freed.
-    """
-    if not isinstance(given, Tensor) or torch.compiler.is_compiling() or is_transforming():
-        return
-    # Where it is not imported there are no DTensors, and importing it takes long.
-    distributed = sys.modules.get("torch.distributed.tensor")
-    if distributed is not None and isinstance(given, distributed.DTensor):
-        came = f"a DTensor sharded as {given.placements}"
-    elif type(given) not in (Tensor, torch.nn.Parameter) or given.layout != torch.strided or given.is_nested:
-        return
-    elif given.numel() and not given.untyped_storage().size():
-        came = "a tensor without memory"
-    elif given.dim() < axes and dist.is_available() and dist.is_initialized():
-        came = f"a flat one of shape {shape_of(given)}"
-    else:
-        return
-    raise ValueError(
-        f"{name}: expected a whole tensor, got {came}: apply FSDP to the module that calls this function, not to "
-        "the output layer alone, or gather the layer before (FSDP2: layer.unshard(); FSDP1: summon_full_params())"
-    )
 
 
 def check_duration_logits(

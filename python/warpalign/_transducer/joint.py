@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from warpalign._core.checks import Precision, check_count, check_flag, check_precision, naming_arguments
 from warpalign._core.hypotheses import Hypotheses, Predictor
+from warpalign._core.layers import check_layer
 from warpalign._core.randomness import check_generator_of_module, device_generator
 from warpalign._core.reduction import BatchLengths, reduced
 from warpalign._core.series import Lengths
@@ -26,7 +27,7 @@ from warpalign._transducer.checks import (
 from warpalign._transducer.columns import check_columns, check_durations
 from warpalign._transducer.greedy import transducer_greedy_decode
 from warpalign._transducer.joint_autograd import JointSettings, joint_losses
-from warpalign._transducer.joint_checks import check_activation, check_joint, check_joint_inputs, check_layer
+from warpalign._transducer.joint_checks import check_activation, check_joint, check_joint_inputs
 from warpalign._transducer.joint_weights import JointWeights
 from warpalign._transducer.penalties import TransducerPenalties, check_settings
 from warpalign._transducer.settings import (

@@ -18,6 +18,7 @@ from warpalign._core.transforms import (
     may_write_in_place,
     needs_gradient,
     no_derivative,
+    of_each,
     runs_alone,
     traceable,
 )
@@ -80,21 +81,6 @@ def _as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
     }
 
 
-def _of_each(
-    function: type[torch.autograd.Function], size: int, in_dims: tuple[Dim, ...], arguments: tuple[Any, ...]
-) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
-    """A vmapped function by a call for each sample."""
-
-    def sample(argument: Any, dim: Dim, index: int) -> Any:
-        return argument.select(dim, index) if isinstance(argument, Tensor) and dim is not None else argument
-
-    calls = [
-        apply(function, *(sample(a, dim, index) for a, dim in zip(arguments, in_dims, strict=True)))
-        for index in range(size)
-    ]
-    return tuple(torch.stack(parts) for parts in zip(*calls, strict=True)), (0,) * len(calls[0])
-
-
 class _JointGradient(torch.autograd.Function):
     """Gradients by encoder, predictor, weight and bias; those that are not needed are empty."""
 
@@ -142,7 +128,7 @@ class _JointGradient(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Dim, ...], *arguments: Any) -> Any:
-        return _of_each(_JointGradient, info.batch_size, in_dims, arguments)
+        return of_each(_JointGradient, info.batch_size, in_dims, arguments)
 
 
 class _JointLoss(torch.autograd.Function):
@@ -203,7 +189,7 @@ class _JointLoss(torch.autograd.Function):
     def vmap(info: Any, in_dims: tuple[Dim, ...], *arguments: Any) -> Any:
         inputs, (needs_grad, settings) = arguments[:_COUNT], arguments[_COUNT:]
         needs_grad = needs_grad or any(t is not None and t.requires_grad for t in inputs[:4])
-        return _of_each(_JointLoss, info.batch_size, in_dims, (*inputs, needs_grad, settings))
+        return of_each(_JointLoss, info.batch_size, in_dims, (*inputs, needs_grad, settings))
 
 
 def joint_losses(inputs: JointInputs, settings: JointSettings) -> Tensor:

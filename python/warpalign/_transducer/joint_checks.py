@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from warpalign._core import library
-from warpalign._core.checks import DTYPES, check_device, shape_of
+from warpalign._core.checks import DTYPES, shape_of
+from warpalign._core.layers import as_linear_casts, check_whole
 from warpalign._transducer.checks import (
     check_integers,
     check_lengths,
-    check_whole,
     narrowed,
     wrong_labels,
 )
@@ -53,14 +53,6 @@ def check_joint(given: object) -> tuple[JointWeights, int, Columns]:
     return given, kind, arcs
 
 
-def check_layer(dtype: object, device: object) -> None:
-    """Raises where an output layer cannot have parameters of this dtype and device."""
-    if dtype is not None and dtype not in DTYPES:
-        raise TypeError(f"dtype: expected float64, float32, float16 or bfloat16, got {dtype}")
-    if device is not None:
-        check_device(device, "device")
-
-
 def _check_floats(given: object, name: str, dims: tuple[int, ...], axes: str) -> Tensor:
     if not isinstance(given, Tensor):
         raise TypeError(f"{name}: expected a torch.Tensor, got {type(given).__name__}")
@@ -72,14 +64,6 @@ def _check_floats(given: object, name: str, dims: tuple[int, ...], axes: str) ->
     if given.dim() not in dims:
         raise ValueError(f"{name}: expected shape {axes}, got {shape_of(given)}")
     return given
-
-
-def _autocast(tensor: Tensor) -> Tensor:
-    """As torch.autocast casts the arguments of a linear layer."""
-    device = tensor.device.type
-    if not torch.is_autocast_enabled(device) or tensor.dtype == torch.float64:
-        return tensor
-    return tensor.to(torch.get_autocast_dtype(device))
 
 
 def _rows(tensor: Tensor) -> Tensor:
@@ -97,8 +81,12 @@ def check_joint_inputs(
 ) -> tuple[JointInputs, bool]:
     """What the operators take, and whether the input was one utterance without a batch axis. joint has been checked."""
     encoder, predictor, unbatched = _check_outputs(encoder_out, predictor_out, joint.weight.shape[1])
-    encoder, predictor, weight = _autocast(encoder), _autocast(predictor), _autocast(joint.weight)
-    bias = None if joint.bias is None else _autocast(joint.bias)
+    encoder, predictor, weight = (
+        as_linear_casts(encoder),
+        as_linear_casts(predictor),
+        as_linear_casts(joint.weight),
+    )
+    bias = None if joint.bias is None else as_linear_casts(joint.bias)
     for name, tensor in (("predictor_out", predictor), ("joint.weight", weight), ("joint.bias", bias)):
         if tensor is not None and tensor.dtype != encoder.dtype:
             raise TypeError(f"{name}: expected the dtype of encoder_out, {encoder.dtype}, got {tensor.dtype}")

@@ -297,9 +297,10 @@ CtcAlignRun run_align(const CtcBatch& batch, const Execution& execution) {
 // Holds a run to the float64 reference on the rounded logits.
 //
 // Loss: 4 epsilon |loss| + (T + 8) epsilon: a frame's normaliser is rounded once. Gradient: 4e-7 of float32,
-// the rounding of p and g, times the upstream factor; of float64 1e-13, and 2e-15 of the loss, which the
-// reference's logarithms of posteriors are the difference of. Half types besides: their own rounding.
-inline void expect_close(const CtcBatch& batch, const CtcRun& run) {
+// the rounding of p and g, times the upstream factor (of_float32); of float64 1e-13, and 2e-15 of the loss,
+// which the reference's logarithms of posteriors are the difference of. Half types besides: their own
+// rounding.
+inline void expect_close(const CtcBatch& batch, const CtcRun& run, double of_float32 = 4e-7) {
   ASSERT_TRUE(run.status.ok()) << run.status.argument << ": " << run.status.message << " "
                                << run.status.value;
   EXPECT_TRUE(run.padding_is_zero);
@@ -321,7 +322,8 @@ inline void expect_close(const CtcBatch& batch, const CtcRun& run) {
     }
     if (run.gradient.empty()) continue;
     ASSERT_EQ(run.gradient[b].size(), expected.gradient.size());
-    const double tolerance = wide ? 1e-13 + 2e-15 * (std::isfinite(expected.loss) ? expected.loss : 0) : 4e-7;
+    const double tolerance =
+        wide ? 1e-13 + 2e-15 * (std::isfinite(expected.loss) ? expected.loss : 0) : of_float32;
     int worst = -1;
     double worst_error = 0;
     for (std::size_t k = 0; k < expected.gradient.size(); ++k) {

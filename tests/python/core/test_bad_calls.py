@@ -18,6 +18,7 @@ from tests.python.ctc.bad_calls import command as ctc_command
 from tests.python.ctc.bad_calls import compat as ctc_compat
 from tests.python.ctc.bad_calls import decoding as ctc_decoding
 from tests.python.ctc.bad_calls import functional as ctc
+from tests.python.ctc.bad_calls import head as ctc_head
 from tests.python.recurrent.bad_calls import modules as recurrent
 from tests.python.soft_dtw.bad_calls import compat, functional, on_top, operators
 from tests.python.transducer.bad_calls import align, decoding
@@ -42,6 +43,7 @@ PARTS = (
     ctc,
     ctc_compat,
     ctc_decoding,
+    ctc_head,
     ctc_command,
     compat,
     recurrent,
@@ -136,7 +138,8 @@ def test_every_argument_of_a_function_has_a_bad_call(name: str, parameter: str) 
 UNREACHED = {
     "cli/__init__.py": {"SystemExit"},
     "_core/losses.py": {"under a vmap that"},
-    "_ctc/checks.py": {"expected the device of the logits"},
+    "_ctc/checks.py": {"expected the device of"},
+    "_ctc/head.py": {"expected the device of"},
     "_soft_dtw/autograd.py": {"no_derivative"},
     "_soft_dtw/subsequence_autograd.py": {"no_derivative"},
     "_soft_dtw/second_order.py": {"no_derivative"},

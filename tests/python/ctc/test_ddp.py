@@ -8,11 +8,12 @@ import torch
 import torch.multiprocessing as mp
 from torch import Tensor, nn
 
-from warpalign import CTCLoss, ForwardSumLoss
+from warpalign import CTCHeadLoss, CTCLoss, ForwardSumLoss
 
 
 class Model(nn.Module):
-    """A head with a loss whose gradient is a new tensor, one with its gradient in the logits' memory, and a forward sum."""
+    """A head with a loss whose gradient is a new tensor, one with its gradient in the logits' memory, and a forward sum; and a
+    loss that has a head of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,11 +22,13 @@ class Model(nn.Module):
         self.plain = CTCLoss(zero_infinity=True)
         self.in_place = CTCLoss(blank=-1, star=9, inplace_grad=True, zero_infinity=True)
         self.forward_sum = ForwardSumLoss()
+        self.fused = CTCHeadLoss(4, 7, dtype=torch.float64, zero_infinity=True, workspace_limit=0)
 
     def forward(self, x: Tensor, targets: Tensor, frames: Tensor, labels: Tensor) -> Tensor:
         value: Tensor = self.plain(self.head(x), targets, frames, labels)
         starred = targets.where(targets < 6, 9)
         value = value + self.in_place(self.head(x.flip(-1)), starred, frames, labels)
+        value = value + self.fused(x, targets, frames, labels)
         return value + self.forward_sum(self.head(x.flip(1))[..., :4].contiguous(), labels, frames)
 
 
@@ -60,7 +63,7 @@ def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
     before = [parameter.detach() for parameter in Model().parameters()]
     expected = steps(Model(), *batch())
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
-    assert len(expected) == 2
+    assert len(expected) == 4
     for start, wanted, a, b in zip(before, expected, first, second, strict=True):
         assert torch.equal(a, b)
         torch.testing.assert_close(a, wanted, rtol=1e-12, atol=1e-14)

@@ -21,8 +21,9 @@ template <class Element, class Algebra>
 Status launch_sweep(const SweepParams<Element, Algebra>& params, int multiprocessors,
                     std::size_t exchange_bytes, cudaStream_t stream);
 
-// first (B, U), table (B, C): see first_kernel.
-Status launch_first(const Batch& batch, std::int32_t* first, std::int32_t* table, cudaStream_t stream);
+// first, next (B, stride): see EqualParams.
+Status launch_equal_labels(const Batch& batch, std::int64_t stride, std::int32_t* first, std::int32_t* next,
+                           cudaStream_t stream);
 
 template <class Element>
 Status launch_gradient(const GradientParams<Element>& params, int warps, cudaStream_t stream);

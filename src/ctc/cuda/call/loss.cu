@@ -1,8 +1,8 @@
 // Host side of the losses. Launches:
 //
-//   ctc_loss()         offsets, if targets are flat; rows; sweep over whole utterances
-//   ctc_gradient()   first, where labels are few among classes; then for each round of chunks: sweep,
-//   gradient
+//   ctc_loss()       offsets, if targets are flat; rows; sweep over whole utterances
+//   ctc_gradient()   equal labels, where they are few among classes; then for each round of chunks: sweep,
+//                    gradient
 #include "core/visit_dtype.h"
 #include "ctc/cuda/call/kernels.cuh"
 #include "ctc/cuda/call/launch.h"
@@ -78,7 +78,8 @@ Status gradient(const CtcProblem& p, const CtcGradient& g, Workspace workspace, 
   const Batch batch = plan.batch(saved.offsets);
   const OccupancyMemory<Real> memory(p, plan, arena);
   if (memory.first) {
-    if (Status s = launch_first(batch, memory.first, memory.table, stream); !s.ok()) return s;
+    Status s = launch_equal_labels(batch, plan.labels(), memory.first, nullptr, stream);
+    if (!s.ok()) return s;
   }
   GradientParams<Element> params{};
   params.slots = plan.slots();

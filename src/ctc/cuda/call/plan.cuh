@@ -239,14 +239,22 @@ Emissions<Element> emissions_of(const CtcProblem& p, const Batch& batch,
   return from;
 }
 
+// The lanes of the rows pass that read a frame.
+template <class Element>
+int lanes_of_row(const CtcProblem& p) {
+  int lanes = 4;
+  while (lanes < cuda::kWarpSize && lanes * cuda::RowChunk<Element>::kColumns < p.classes) lanes *= 2;
+  return lanes;
+}
+
 // The rows pass that makes saved.sums and saved.stars.
 template <class Element>
 RowsParams<Element> rows_of(const CtcProblem& p, const Batch& batch, const Saved<cuda::Sum<Element>>& saved) {
   RowsParams<Element> rows{};
   rows.batch = batch;
   rows.logits = static_cast<const Element*>(p.logits.data);
-  rows.lanes = 4;
-  while (rows.lanes < 32 && rows.lanes * cuda::RowChunk<Element>::kColumns < p.classes) rows.lanes *= 2;
+  rows.last_row = static_cast<std::int64_t>(p.batch) * p.frames;
+  rows.lanes = lanes_of_row<Element>(p);
   rows.sums = saved.sums;
   rows.stars = saved.stars;
   return rows;

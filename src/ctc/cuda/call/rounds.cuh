@@ -23,14 +23,12 @@ struct RoundMemory {
 template <class Real>
 struct OccupancyMemory {
   std::int32_t* first = nullptr;
-  std::int32_t* table = nullptr;
   Real* occupancies = nullptr;
 
   OccupancyMemory(const CtcProblem& p, const Plan<Real>& plan, Arena& arena) {
     if (!plan.slots().dense) {
       first = arena.take<std::int32_t>(static_cast<std::size_t>(p.batch) * plan.labels(),
                                        "first of equal labels");
-      table = arena.take<std::int32_t>(static_cast<std::size_t>(p.batch) * p.classes, "table of classes");
     }
     occupancies = plan.occupancies(arena);
   }

@@ -230,25 +230,4 @@ __global__ void __launch_bounds__(kSegmentWarps * 32, sizeof(cuda::Sum<Element>)
   Gradient<Element>(p).run();
 }
 
-// Writes first[b, k], the index of the first label of utterance b that equals label k. A block owns an
-// utterance, and C numbers of `table`.
-inline constexpr int kFirstThreads = 256;
-static __global__ void __launch_bounds__(kFirstThreads)
-    first_kernel(const __grid_constant__ Batch batch, std::int32_t* first, std::int32_t* table) {
-  const int b = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
-  const Utterance utterance = utterance_at(batch, b);
-  std::int32_t* const places = table + static_cast<std::int64_t>(b) * batch.classes;
-  std::int32_t* const to = first + static_cast<std::int64_t>(b) * batch.labels;
-  const auto each = [&](const auto& function) {
-    for (int k = thread; k < utterance.labels; k += kFirstThreads) {
-      const int label = utterance.label(batch, k);
-      if (label >= 0 && label != batch.star) function(k, label);
-    }
-    __syncthreads();
-  };
-  each([&](int, int label) { places[label] = batch.labels; });
-  each([&](int k, int label) { atomicMin(places + label, k); });
-  each([&](int k, int label) { to[k] = places[label]; });
-}
-
 }  // namespace warpalign::detail::ctc

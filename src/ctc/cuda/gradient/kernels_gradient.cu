@@ -8,7 +8,6 @@ namespace {
 
 template <class Element>
 const cuda::Kernel kGradient{kKernels, "gradient", cuda::type_name<Element>(), gradient_kernel<Element>};
-const cuda::Kernel kFirst{kKernels, "first of equal labels", nullptr, first_kernel};
 
 }  // namespace
 
@@ -20,10 +19,6 @@ Status launch_gradient(const GradientParams<Element>& params, int warps, cudaStr
       static_cast<std::size_t>(gradient_shared_bytes<Real>(strips, params.slots, !params.occupancies));
   const int blocks = params.segment.batch.batch * params.segment.segments;
   return cuda::launch(kGradient<Element>, {blocks, warps * 32, shared, stream}, params);
-}
-
-Status launch_first(const Batch& batch, std::int32_t* first, std::int32_t* table, cudaStream_t stream) {
-  return cuda::launch(kFirst, {batch.batch, kFirstThreads, 0, stream}, batch, first, table);
 }
 
 template Status launch_gradient(const GradientParams<float>&, int, cudaStream_t);

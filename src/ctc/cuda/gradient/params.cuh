@@ -23,7 +23,7 @@ struct SegmentParams {
 struct Slots {
   bool dense;
   int width;
-  const std::int32_t* first;  // (B, U): see first_kernel; not read if dense
+  const std::int32_t* first;  // (B, U): see EqualParams; not read if dense
 };
 
 template <class Element>

@@ -1,5 +1,6 @@
 // The rows pass: for every true frame the log-sum-exp of its logits, in one read, and, if few of many classes
-// occur as labels, a table of the logits that the sweep reads.
+// occur as labels, a table of the logits that the sweep reads. For warpalign/ctc_head.h: of the frames of a
+// chunk, and the table has weights of labels.
 //
 // A warp owns a few neighbouring frames: first some lanes sum each of them, then all lanes copy the logits of
 // blank and of the labels while the frame is still in the cache.
@@ -19,9 +20,22 @@ struct RowsParams {
   // (B, T): log-sum-exp of all classes but blank, or their largest x - prior; null: no star
   Real* stars;
   bool star_is_largest;
-  const Real* prior;  // (C,), or null
-  Real* table;        // (B, T, U + 1): logits of the labels, then blank's; null: none
+  const Real* prior;                 // (C,), or null
+  Real* table;                       // (B, T, U + 1): logits of the labels, then blank's; null: none
+  std::int64_t first_row, last_row;  // of the B T frames; all: 0 and B T
+  std::int64_t origin;               // the element of the strides that logits[0] is
+  // (B, T), or null. If they are given, so is `table`, and has logits minus log-sum and prior.
+  double* log_sums;
+  double* log_sums_of_others;
 };
+
+// The natural logarithm of a row's sum; -inf for a row of -inf, NaN for a row with NaN or +inf.
+template <class Real>
+__device__ __forceinline__ double log_of(const cuda::RowSum<Real>& finished) {
+  if (finished.log2_sum == static_cast<Real>(CUDART_INF)) return -CUDART_INF;
+  const double sum = static_cast<double>(finished.shift) + static_cast<double>(finished.log2_sum);
+  return sum / static_cast<double>(kLog2E<Real>);
+}
 
 // shift, and the sum itself instead of its logarithm, of columns first ... last - 1, with any stride.
 template <class Element>
@@ -58,18 +72,19 @@ class Rows {
   __device__ __forceinline__ explicit Rows(const RowsParams<Element>& p)
       : p_(p), lane_(static_cast<int>(threadIdx.x) % cuda::kWarpSize), together_(cuda::kWarpSize / p.lanes) {}
 
-  // Processes rows first ... first + together - 1 of the B T frames.
+  // Processes rows first ... first + together - 1 of the B T frames, before last_row.
   __device__ __forceinline__ void run(std::int64_t first) const {
     const Batch& batch = p_.batch;
-    const std::int64_t rows = static_cast<std::int64_t>(batch.batch) * batch.frames;
+    const std::int64_t rows = p_.last_row;
     const std::int64_t row = first + lane_ / p_.lanes;
     const int b = static_cast<int>(row / batch.frames), t = static_cast<int>(row % batch.frames);
     const bool exists = row < rows && t < true_length(batch.logit_lengths, row < rows ? b : 0, batch.frames);
-    const Element* const at = p_.logits + b * batch.stride[0] + t * batch.stride[1];
+    const Element* const at = row_of(b, t);
     const bool leads = exists && lane_ % p_.lanes == 0;
-    const bool sums_others = p_.stars && !p_.star_is_largest;
+    const bool sums_others = (p_.stars && !p_.star_is_largest) || p_.log_sums_of_others;
     const cuda::RowSum<Real> others = sums_others ? sum_others(exists ? at : nullptr) : cuda::RowSum<Real>{};
-    if (p_.sums) {
+    double log_sum = 0;
+    if (p_.sums || p_.log_sums) {
       cuda::RowSum<Real> sum;
       if (sums_others) {
         const Real x = exists ? static_cast<Real>(cuda::widen(at[batch.blank * batch.stride[2]])) : Real(0);
@@ -79,15 +94,39 @@ class Rows {
         sum = sum_columns(exists ? at : nullptr, batch.stride[2], 0, exists ? batch.classes : 0,
                           lane_ % p_.lanes, p_.lanes);
       }
-      if (leads) p_.sums[row] = cuda::finished(sum);
+      const cuda::RowSum<Real> all = cuda::finished(sum);
+      if (leads && p_.sums) p_.sums[row] = all;
+      if (p_.log_sums) log_sum = log_of(all);
+      if (leads && p_.log_sums) p_.log_sums[row] = log_sum;
     }
     Real star = (others.shift + log2(others.log2_sum)) * kLn2<Real>;
+    if (p_.log_sums_of_others) {
+      const double log_sum_of_others = log_of(cuda::finished(others));
+      if (leads) p_.log_sums_of_others[row] = log_sum_of_others;
+      star = entry(log_sum_of_others, log_sum, Real(0));
+    }
     if (p_.stars && p_.star_is_largest) star = largest_of_others(exists ? at : nullptr);
     if (p_.stars && leads) p_.stars[row] = star;
-    if (p_.table) copy_frames(first, rows, star);
+    if (p_.table) copy_frames(first, rows, star, log_sum);
   }
 
  private:
+  [[nodiscard]] __device__ __forceinline__ const Element* row_of(int b, int t) const {
+    return p_.logits + (b * p_.batch.stride[0] + t * p_.batch.stride[1] - p_.origin);
+  }
+
+  // A weight of the table. Without any class that can be emitted it is -inf.
+  [[nodiscard]] static __device__ __forceinline__ Real entry(double x, double log_sum, Real prior) {
+    if (log_sum == -CUDART_INF) return -static_cast<Real>(CUDART_INF);
+    return static_cast<Real>(x - log_sum - static_cast<double>(prior));
+  }
+  // What the table has of a class's logit.
+  [[nodiscard]] __device__ __forceinline__ Real entry_of(Element x, double log_sum, int label) const {
+    const Real value = static_cast<Real>(cuda::widen(x));
+    if (!p_.log_sums) return value;
+    return entry(static_cast<double>(value), log_sum, p_.prior ? p_.prior[label] : Real(0));
+  }
+
   // The sum over the classes before blank, and those after it.
   __device__ __forceinline__ cuda::RowSum<Real> sum_others(const Element* at) const {
     const Batch& batch = p_.batch;
@@ -116,18 +155,20 @@ class Rows {
     return largest + nan;
   }
 
-  // Called by all lanes, which copy one frame after the other. star: the star's value of the frame that the
-  // lane has summed.
-  __device__ __forceinline__ void copy_frames(std::int64_t first, std::int64_t rows, Real star) const {
+  // Called by all lanes, which copy one frame after the other. star, log_sum: of the frame that the lane has
+  // summed.
+  __device__ __forceinline__ void copy_frames(std::int64_t first, std::int64_t rows, Real star,
+                                              double log_sum) const {
     const Batch& batch = p_.batch;
     for (int r = 0; r < together_; ++r) {
       const Real star_of_row = cuda::shuffle(star, r * p_.lanes);
+      const double sum_of_row = p_.log_sums ? cuda::shuffle(log_sum, r * p_.lanes) : 0;
       const std::int64_t row = first + r;
       if (row >= rows) return;
       const int b = static_cast<int>(row / batch.frames), t = static_cast<int>(row % batch.frames);
       const Utterance utterance = utterance_at(batch, b);
       if (t >= utterance.frames) continue;
-      const Element* const at = p_.logits + b * batch.stride[0] + t * batch.stride[1];
+      const Element* const at = row_of(b, t);
       Real* const to = p_.table + row * (batch.labels + 1);
       constexpr int kTogether = 4;  // loads of a lane on their way
       for (int begin = lane_; begin < utterance.labels; begin += kTogether * cuda::kWarpSize) {
@@ -143,10 +184,12 @@ class Rows {
         for (int j = 0; j < kTogether; ++j) {
           if (label[j] < 0) continue;
           const bool is_star = label[j] == batch.star;
-          to[begin + j * cuda::kWarpSize] = is_star ? star_of_row : static_cast<Real>(cuda::widen(x[j]));
+          to[begin + j * cuda::kWarpSize] = is_star ? star_of_row : entry_of(x[j], sum_of_row, label[j]);
         }
       }
-      if (lane_ == 0) to[batch.labels] = static_cast<Real>(cuda::widen(at[batch.blank * batch.stride[2]]));
+      if (lane_ == 0) {
+        to[batch.labels] = entry_of(at[batch.blank * batch.stride[2]], sum_of_row, batch.blank);
+      }
     }
   }
 
@@ -160,8 +203,8 @@ __global__ void __launch_bounds__(kRowThreads, sizeof(Element) == 8 ? 3 : 6)
     rows_kernel(const __grid_constant__ RowsParams<Element> p) {
   const std::int64_t warp =
       static_cast<std::int64_t>(blockIdx.x) * (kRowThreads / cuda::kWarpSize) + threadIdx.x / cuda::kWarpSize;
-  const std::int64_t first = warp * (cuda::kWarpSize / p.lanes);
-  if (first < static_cast<std::int64_t>(p.batch.batch) * p.batch.frames) Rows<Element>(p).run(first);
+  const std::int64_t first = p.first_row + warp * (cuda::kWarpSize / p.lanes);
+  if (first < p.last_row) Rows<Element>(p).run(first);
 }
 
 }  // namespace warpalign::detail::ctc
