@@ -1,11 +1,13 @@
-// CTC from C++: losses and gradients of two utterances, and the frames of their labels, on threads, in memory
-// that the caller owns.
+// CTC from C++: losses and gradients of two utterances, the frames of their labels, and the labels that a
+// beam search finds, on threads, in memory that the caller owns.
 #include <warpalign/ctc.h>
+#include <warpalign/ctc_decode.h>
 #include <warpalign/thread_pool.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <new>
 #include <vector>
@@ -26,6 +28,45 @@ void expect(const warpalign::Status& status) {
   if (status.ok()) return;
   std::fprintf(stderr, "%s\n", to_string(status).c_str());
   std::exit(EXIT_FAILURE);
+}
+
+// Prints the labels of the best prefix of each utterance, and its log-probability.
+void decode(const warpalign::CtcProblem& problem, const warpalign::Execution& execution) {
+  constexpr std::int32_t kBeams = 4;
+  const std::size_t utterances = problem.batch, frames = problem.frames;
+  std::vector<warpalign::CtcHypothesis> prefixes(utterances * kBeams);
+  std::vector<warpalign::CtcNode> nodes(utterances * frames * kBeams);
+  warpalign::CtcBeam beam;
+  beam.beams = kBeams;
+  beam.threshold = std::numeric_limits<double>::infinity();
+  beam.nodes = nodes.data();
+  beam.capacity = problem.frames;  // of a stream: all its frames
+  beam.after = prefixes.data();
+  const std::size_t bytes = warpalign::ctc_beam_workspace_bytes(problem, beam, execution);
+  const Scratch scratch = scratch_of(bytes);
+  expect(warpalign::ctc_beam(problem, beam, {scratch.get(), bytes}, execution));
+
+  std::vector<std::int64_t> tokens(utterances * frames), token_frames(tokens.size()), lengths(utterances);
+  std::vector<double> scores(utterances);
+  warpalign::CtcBeamLabels best;
+  best.batch = problem.batch;
+  best.beams = kBeams;
+  best.hypotheses = prefixes.data();
+  best.nodes = nodes.data();
+  best.capacity = best.longest = problem.frames;
+  best.tokens = tokens.data();
+  best.token_frames = token_frames.data();
+  best.lengths = lengths.data();
+  best.scores = scores.data();
+  expect(warpalign::ctc_beam_labels(best, execution));
+  for (std::size_t b = 0; b < utterances; ++b) {
+    std::printf("decoded, log-probability %.6f:", scores[b]);
+    for (std::int64_t k = 0; k < lengths[b]; ++k) {
+      std::printf(" %d at frame %d", static_cast<int>(tokens[b * frames + k]),
+                  static_cast<int>(token_frames[b * frames + k]));
+    }
+    std::printf("\n");
+  }
 }
 
 int main() {
@@ -81,5 +122,6 @@ int main() {
                   span[1]);
     }
   }
+  decode(problem, execution);
   return EXIT_SUCCESS;
 }

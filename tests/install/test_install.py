@@ -66,13 +66,16 @@ def test_a_cmake_project_without_torch_uses_the_library(tmp_path: Path) -> None:
         "refused: gamma: expected finite and >= 0, got -1",
     ]
     # All classes have the probability 1/3. 15 of 81 sequences of 4 frames are paths of two labels, 6 of 27 of 3 frames
-    # of one label. Among equal paths labels stand as early as they can, but the last one until the end.
+    # of one label. Among equal paths labels stand as early as they can, but the last one until the end. A beam of 4
+    # prefixes finds these labels as the best ones.
     assert run([build / "ctc"]).splitlines() == [
         "loss 1.686399, gradient of class 1 at the first frame -0.333333",
         "  label 1: frames 0 to 0",
         "  label 2: frames 1 to 3",
         "loss 1.504077, gradient of class 1 at the first frame -0.166667",
         "  label 1: frames 0 to 2",
+        "decoded, log-probability -1.686399: 1 at frame 0 2 at frame 1",
+        "decoded, log-probability -1.504077: 1 at frame 0",
     ]
 
 

@@ -34,16 +34,20 @@ def not_compiled(function: Function) -> Function:
 
     @functools.wraps(function)
     def eager(*arguments: Any, **keywords: Any) -> Any:
-        if is_transforming() and any(map(_has_vmapped, (*arguments, *keywords.values()))):
-            name = getattr(function, "__name__", "this function")
-            raise NotImplementedError(
-                f"warpalign: {name} is not available under torch.func.vmap: call it with a batch, or for each sample"
-            )
+        refuse_vmap(getattr(function, "__name__", "this function"), *arguments, *keywords.values())
         if not compiler_is_loaded():
             return function(*arguments, **keywords)
         return torch.compiler.disable(function)(*arguments, **keywords)
 
     return eager  # type: ignore[return-value]
+
+
+def refuse_vmap(name: str, *given: object) -> None:
+    """Raises where vmap has made a sample of a tensor among what the function of this name was given."""
+    if is_transforming() and any(map(_has_vmapped, given)):
+        raise NotImplementedError(
+            f"warpalign: {name} is not available under torch.func.vmap: call it with a batch, or for each sample"
+        )
 
 
 @contextmanager

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import check_count, check_flag, check_number, naming_arguments, shape_of
+from warpalign._core.checks import (
+    can_be_read,
+    check_count,
+    check_flag,
+    check_number,
+    naming_arguments,
+    shape_of,
+)
 from warpalign._core.hypotheses import (
     Hypotheses,
     Predictor,
@@ -20,9 +27,9 @@ from warpalign._core.hypotheses import (
 )
 from warpalign._core.labels import check_column, keyword_only
 from warpalign._core.series import Lengths
-from warpalign._core.transforms import not_compiled
+from warpalign._core.transforms import not_compiled, refuse_vmap
 from warpalign._ctc import ops
-from warpalign._ctc.checks import check_lengths, check_logits
+from warpalign._ctc.checks import check_lengths, check_logits, check_prior
 
 _MOST_BEAMS = 128
 _MOST_SCORED_BEAMS = 64
@@ -63,7 +70,9 @@ class _Frames(NamedTuple):
         return self.logits.shape[0]
 
 
-def _check_frames(logits: object, logit_lengths: object, blank: object, from_log_probs: object) -> _Frames:
+def _check_frames(
+    logits: object, logit_lengths: object, blank: object, from_log_probs: object, label_prior: object
+) -> _Frames:
     given = check_logits(logits).detach()
     unbatched = given.dim() == 2
     batched = given.unsqueeze(0) if unbatched else given
@@ -75,7 +84,23 @@ def _check_frames(logits: object, logit_lengths: object, blank: object, from_log
         "blank": check_column(blank, "blank", classes),
         "from_log_probs": check_flag(from_log_probs, "from_log_probs"),
     }
+    prior = check_prior(label_prior, batched, classes)
+    if prior is not None:
+        batched = _without_prior(batched, prior, keywords["from_log_probs"])
+        keywords["from_log_probs"] = True
     return _Frames(batched, lengths, unbatched, keywords)
+
+
+def _without_prior(logits: Tensor, prior: Tensor, from_log_probs: bool) -> Tensor:
+    """Log-probabilities less the prior, float64 for float64 logits, else float32."""
+    if can_be_read(prior) and not bool(prior.isfinite().all()):
+        at = int(prior.isfinite().logical_not().nonzero()[0])
+        raise ValueError(f"label_prior: expected finite numbers, got {float(prior[at])} at index {at}")
+    wide = logits.to(prior.dtype)
+    if not from_log_probs:
+        sums = wide.logsumexp(-1, keepdim=True)
+        wide = wide - sums.masked_fill(sums == -math.inf, 0)  # a frame of -inf alone stays one
+    return wide - prior
 
 
 def _result(
@@ -94,6 +119,7 @@ def ctc_greedy_decode(
     *,
     blank: int = 0,
     from_log_probs: bool = False,
+    label_prior: Tensor | None = None,
     state: CTCGreedyState | None = None,
 ) -> Hypotheses:
     """Greedy (best path) search: the best class of every frame; equal neighbours become one label, and blanks are left out.
@@ -107,6 +133,8 @@ def ctc_greedy_decode(
             or an array. None: all T. A tensor on a GPU is not read back. Padding is ignored.
         blank: the class of the blank; a negative number counts from C.
         from_log_probs: logits are log-probabilities already, which changes the scores alone.
+        label_prior: (C,) logarithms of priors of the classes, optionally scaled, which are subtracted from the
+            log-probabilities, as in :func:`ctc_loss`. The logits are copied then. None: there is none.
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins.
 
     Returns:
@@ -126,7 +154,8 @@ def ctc_greedy_decode(
         >>> found.tokens, found.frames
         (tensor([ 1,  1, -1, -1]), tensor([ 0,  3, -1, -1]))
     """
-    frames = _check_frames(logits, logit_lengths, blank, from_log_probs)
+    refuse_vmap("ctc_greedy_decode", logits, logit_lengths, label_prior)
+    frames = _check_frames(logits, logit_lengths, blank, from_log_probs, label_prior)
     walk = None if state is None else _check_walk(state, frames)
     with naming_arguments():
         tokens, token_frames, lengths, after = ops.greedy_search(
@@ -175,6 +204,7 @@ def ctc_beam_decode(
     n_best: int = 1,
     blank: int = 0,
     from_log_probs: bool = False,
+    label_prior: Tensor | None = None,
     beam_threshold: float | None = None,
     language_model: Predictor | None = None,
     lm_weight: float = 0.0,
@@ -199,6 +229,8 @@ def ctc_beam_decode(
         n_best: hypotheses that are returned, 1 to beam.
         blank: the class of the blank; a negative number counts from C.
         from_log_probs: True: the logits are log-probabilities.
+        label_prior: (C,) logarithms of priors of the classes, optionally scaled, which are subtracted from the
+            log-probabilities, as in :func:`ctc_loss`. The logits are copied then. None: there is none.
         beam_threshold: prefixes whose log-probability is more than this below the best one's are left out, too; above 0. None:
             none are.
         language_model: has the methods of :class:`warpalign.Predictor`; its rows are (N, C) log-probabilities of the next
@@ -227,7 +259,8 @@ def ctc_beam_decode(
         >>> bool((best.scores >= second.scores).all())
         True
     """
-    frames = _check_frames(logits, logit_lengths, blank, from_log_probs)
+    refuse_vmap("ctc_beam_decode", logits, logit_lengths, label_prior)
+    frames = _check_frames(logits, logit_lengths, blank, from_log_probs, label_prior)
     width = check_count(beam, "beam")
     most, beside = (
         (_MOST_BEAMS, "") if language_model is None else (_MOST_SCORED_BEAMS, " with a language_model")

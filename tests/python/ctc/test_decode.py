@@ -74,6 +74,38 @@ def test_it_is_the_definition(beam: int, dtype: torch.dtype, device: torch.devic
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
+def test_scores_with_priors_are_the_loss_with_priors(dtype: torch.dtype, device: torch.device) -> None:
+    """A beam of all prefixes is exact; greedy search takes the best class of w = log p - prior."""
+    logits = logits_for(2, 4, 4, 3).to(device, dtype)
+    prior = torch.tensor([-0.2, -3.0, 1.0, 0.5], device=device)
+    found = ctc_beam_decode(logits, beam=128, n_best=5, label_prior=prior)
+    plain = ctc_beam_decode(logits, beam=128, n_best=5)
+    assert any(
+        labels_of(a, b) != labels_of(p, b) for a, p in zip(found, plain, strict=True) for b in range(2)
+    )
+    for one in found:
+        for b in range(2):
+            targets = torch.tensor([labels_of(one, b)], dtype=torch.int64, device=device)
+            loss = ctc_loss(logits[b : b + 1].double(), targets, label_prior=prior)
+            assert float(one.scores[b]) == pytest.approx(-float(loss), abs=TOLERANCE[dtype])
+    weights = logits.double().log_softmax(-1) - prior
+    greedy = ctc_greedy_decode(logits, label_prior=prior)
+    expected = ctc_greedy_decode(weights, from_log_probs=True)
+    assert torch.equal(greedy.tokens, expected.tokens)
+    torch.testing.assert_close(greedy.scores.double(), expected.scores, rtol=1e-5, atol=1e-5)
+    given = logits.double().log_softmax(-1).to(dtype)
+    again = ctc_greedy_decode(given, label_prior=prior, from_log_probs=True)
+    assert torch.equal(again.tokens, expected.tokens)
+
+
+def test_a_frame_of_nothing_with_priors() -> None:
+    logits = torch.full((1, 2, 3), -math.inf)
+    logits[0, 1] = 0
+    found = ctc_greedy_decode(logits, label_prior=torch.zeros(3))
+    assert found.scores.tolist() == [-math.inf] and found.lengths.tolist() == [0]
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
 def test_greedy_search_is_the_best_path(dtype: torch.dtype, device: torch.device) -> None:
     for classes, frames, blank in ((1, 4, 0), (3, 50, 2), (40, 300, 0), (700, 9, 5)):
         logits = logits_for(3, frames, classes, classes, blank).to(dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -50,6 +52,17 @@ class StateOfOne(Reader):
         return torch.zeros(len(tokens), 6, device=tokens.device), torch.zeros(1)
 
 
+def vmapped(name: str, function: Callable[..., object]) -> BadCalls:
+    message = (
+        f"warpalign: {name} is not available under torch.func.vmap: call it with a batch, or for each sample"
+    )
+
+    def call(given: Given) -> object:
+        return torch.func.vmap(function)(logits(given))
+
+    return {f"{name}: under vmap": BadCall(call, NotImplementedError, message, True)}
+
+
 def good(given: Given) -> dict[str, Any]:
     return {"logits": logits(given)}
 
@@ -82,6 +95,11 @@ CALLS: BadCalls = {
     **both("one length too many", ValueError, "logit_lengths: expected shape (3,), one length per utterance, got (4,)", logit_lengths=lambda g: g.ints(1, 2, 3, 4)),
     **both("a length beyond T", ValueError, "logit_lengths: expected lengths from 0 to T = 5, got 6 at index 1", logit_lengths=[5, 6, 5]),
     **both("a blank beyond C", ValueError, "blank: expected a column of 6, from -6 to 5, got 6", blank=6),
+    **both("a list of priors", TypeError, "label_prior: expected a torch.Tensor (C,) or None, got list", label_prior=[0.0] * 6),
+    **both("priors of other classes", ValueError, "label_prior: expected shape (6,), one logarithm of a prior for each class, got (5,)", label_prior=lambda g: logits(g, 5)),
+    **both("an infinite prior", ValueError, "label_prior: expected finite numbers, got -inf at index 2", label_prior=lambda g: torch.tensor([0, 0, -math.inf, 0, 0, 0], device=g.device)),
+    **vmapped("ctc_greedy_decode", warpalign.ctc_greedy_decode),
+    **vmapped("ctc_beam_decode", warpalign.ctc_beam_decode),
     **both("a number for from_log_probs", TypeError, "from_log_probs: expected a bool, got int", from_log_probs=1),
     "ctc_greedy_decode: positional": BadCall(lambda g: warpalign.ctc_greedy_decode(logits(g), None, 0), TypeError, "ctc_greedy_decode: expected at most 2 positional arguments, got 3: write blank=", True),  # type: ignore[misc]
     "ctc_greedy_decode: no state": BadCall(called(warpalign.ctc_greedy_decode, good, state=3), TypeError, "state: expected the state of greedy CTC hypotheses, or None, got int", True),
