@@ -138,16 +138,16 @@ def _draw(generator: torch.Generator, batch: int, labels: int, vocabulary: int) 
     return frames + 0.3 * torch.randn(frames.shape, generator=generator), targets
 
 
-def gradients(steps_between: int = 100, vocabulary: int = 32, hidden: int = 64) -> list[Row]:
+def gradients(steps_between: int = 200, vocabulary: int = 16, hidden: int = 64) -> list[Row]:
     """Rows of (steps of training, states): differences to the exact loss, at the same weights."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
     model = _Copy(vocabulary, hidden)
-    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    optimizer = torch.optim.Adam(model.parameters(), 6e-3)
     shared = [p for name, p in model.named_parameters() if not name.startswith("simple")]
     check = _draw(generator, 8, 25, vocabulary)
     rows: list[Row] = []
-    for steps in range(0, 3 * steps_between + 1, steps_between):
+    for steps in range(0, 4 * steps_between + 1, steps_between):
         for _ in range(steps_between if steps else 0):
             optimizer.zero_grad()
             model(

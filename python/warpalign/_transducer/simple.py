@@ -38,13 +38,13 @@ def _real(tensor: Tensor) -> Tensor:
 
 def _powers(logits: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
     """exp(logits - max), 0 in padding, and max (B, rows, 1), for logits (B, rows, V)."""
-    logits = _real(logits)
+    most = _real(logits.amax(2, keepdim=True))
+    most = torch.where(most == -torch.inf, 0.0, most)
+    powers = torch.sub(logits, most).exp_()  # half types become float32 in the subtraction
     if lengths is not None:
         row = torch.arange(logits.shape[1], device=logits.device)
-        logits = torch.where((row < lengths[:, None])[..., None], logits, -torch.inf)
-    most = logits.amax(2, keepdim=True)
-    most = torch.where(most == -torch.inf, 0.0, most)
-    return (logits - most).exp(), most
+        powers.masked_fill_((row >= lengths[:, None])[..., None], 0.0)
+    return powers, most
 
 
 def _labels(targets: Tensor, columns: int) -> Tensor:
@@ -53,27 +53,30 @@ def _labels(targets: Tensor, columns: int) -> Tensor:
 
 
 def _arc_weights(
-    encoder: Tensor, predictor: Tensor, labels: Tensor, sums: Tensor, most: Tensor, settings: SimpleSettings
+    encoder: Tensor,
+    predictor: Tensor,
+    labels: Tensor,
+    normalizer: Tensor,
+    alone: Tensor,
+    settings: SimpleSettings,
 ) -> Tensor:
     """(B, T, U+1, K) log-probabilities of the blanks, and last of the label.
 
-    sums: (B, T, U+1), of products of powers. most: (B, T, U+1), what they were divided by, as a logarithm.
+    normalizer: (B, T, U+1), of the sum of both logits. alone: (B, U+1), of the predictor's.
     """
     batch, frames, _ = encoder.shape
     states, kinds = predictor.shape[1], len(settings.blanks) + 1
-    encoder, predictor = _real(encoder), _real(predictor)
-    normalizer = sums.log() + most
     scale = settings.predictor_only_scale
-    lse = predictor.logsumexp(2) if scale else None
 
     def weight(of_encoder: Tensor, of_predictor: Tensor, count: int) -> Tensor:
         """of_encoder: (B, T, 1 or count); of_predictor: (B, count)."""
-        both = of_encoder + of_predictor[:, None] - normalizer[..., :count]
-        if lse is None:
+        of_predictor = _real(of_predictor)
+        both = _real(of_encoder) + of_predictor[:, None] - normalizer[..., :count]
+        if not scale:
             return both
-        return torch.lerp(both, (of_predictor - lse[:, :count])[:, None].expand_as(both), scale)
+        return torch.lerp(both, (of_predictor - alone[:, :count])[:, None].expand_as(both), scale)
 
-    weights = encoder.new_full((batch, frames, states, kinds), -torch.inf)
+    weights = normalizer.new_full((batch, frames, states, kinds), -torch.inf)
     for kind, column in enumerate(settings.blanks):
         weights[..., kind] = weight(encoder[..., column, None], predictor[..., column], states)
     of_encoder = encoder.gather(2, labels[:, None].expand(-1, frames, -1))
@@ -139,9 +142,10 @@ class _SimpleLoss(torch.autograd.Function):
             of_predictor, predictor_most = _powers(predictor, None if counts is None else counts + 1)
             sums = of_encoder @ of_predictor.mT
             sums += torch.finfo(sums.dtype).tiny
+            normalizer = sums.log() + encoder_most + predictor_most.mT
+            alone = of_predictor.sum(2).log() + predictor_most.squeeze(2)
             del of_encoder, of_predictor
-            most = encoder_most + predictor_most.mT
-            by_arc = _arc_weights(encoder, predictor, labels, sums, most, settings)
+            by_arc = _arc_weights(encoder, predictor, labels, normalizer, alone, settings)
             loss = _lattice(by_arc, lengths, counts, settings)
         ctx.save_for_backward(encoder, predictor, labels, lengths, counts, sums, by_arc)
         ctx.settings = settings
