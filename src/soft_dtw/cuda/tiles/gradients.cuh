@@ -209,6 +209,13 @@ class GradientMaker {
                  });
   }
 
+  // A lane's column of a tile: E, the feature of y, and the sum of grad_y so far.
+  struct Column {
+    Real e[kTileRows];
+    Real y;
+    Real total;
+  };
+
   // kBends: the slope is not the difference itself. kMasked: some E of the tile must be ignored.
   template <bool kBends, bool kMasked, class Await>
   __device__ __forceinline__ void add_block(int row0, const Real* tile, unsigned absent, int d0,
@@ -232,11 +239,6 @@ class GradientMaker {
     Real* y = memory_.y + column * width_ + (lane_ & (width_ - 1));
     const Real* from = tile + column * Ring::stride(p_);
     // A column is loaded while the previous one is used.
-    struct Column {
-      Real e[kTileRows];
-      Real y;
-      Real total;
-    };
     const auto load = [&](Column& c, int k) {
       c.y = y[32 * k];  // 32 = step * width_
       c.total = y[32 * (kFeatures + k)];
