@@ -39,8 +39,6 @@ EXCEPTIONS = frozenset(
         "src/transducer/cuda/joint/launch_wide_sm90a.cu: wide_gradient",
         "src/transport/cuda/costs/dense.cuh: run_task",
         "src/transport/cuda/derivatives/tangent_tiles.cuh: write_gradient_tangent",
-        "src/transport/cuda/gromov/half_groups.cuh: half_group_pass_kernel",
-        "src/transport/cuda/gromov/half_pass.cuh: half_pass_kernel",
         "src/transport/cuda/points/point_rows.cuh: run",
         "src/transport/cuda/points/point_tiles.cuh: run",
         "src/transport/cuda/points/points.cuh: gradient_of_side",

@@ -40,16 +40,49 @@ __device__ __forceinline__ void half_add_terms(const float (&products)[32], floa
   }
 }
 
+// The ring of tiles in a block's shared memory. A tile is full when its bytes have arrived, and empty when
+// all warps that multiply have read it.
+template <int kSteps>
+struct HalfGroupRing {
+  static constexpr int kStages = kHalfGroupStages, kBytes = half_tile_bytes(kSteps),
+                       kBiasBytes = kHalfTile * 4;
+  static constexpr int kStage = kBytes + kBiasBytes;
+  static_assert(std::size_t{kStages} * kStage == half_group_shared_bytes(kSteps));
+
+  unsigned char* stages;
+  cuda::TransferBarrier *full, *empty;
+
+  // Called by one thread, before a barrier of the block.
+  __device__ __forceinline__ void set_up() const {
+    for (int s = 0; s < kStages; ++s) {
+      cuda::transfer_init<1>(full + s);
+      cuda::transfer_init<4 * kHalfGroups>(empty + s);
+    }
+    cuda::transfer_fence();
+  }
+  // One thread copies `count` tiles of a side.
+  __device__ __forceinline__ void copy(const HalfSide& side, int first_tile, int count) const {
+    for (int n = 0; n < count; ++n) {
+      const int s = n % kStages;
+      if (n >= kStages) cuda::transfer_wait(empty + s, (n / kStages - 1) % 2);
+      unsigned char* const to = stages + s * kStage;
+      const std::int64_t tile = first_tile + n;
+      cuda::transfer_expect(full + s, kStage);
+      cuda::copy_bulk(to, side.rounded + tile * (kBytes / 2), kBytes, full + s);
+      cuda::copy_bulk(to + kBytes, side.bias + tile * kHalfTile, kBiasBytes, full + s);
+    }
+  }
+};
+
 // Computes the sums of every point of side `own` over parts of the other side. A block owns 192 points and
 // one part.
 template <int kSteps>
 __global__ void __launch_bounds__(kHalfGroupThreads, 1)
     half_group_pass_kernel(const __grid_constant__ HalfParams p, int own_side) {
-  constexpr int kPieces = 2 * kSteps, kBytes = half_tile_bytes(kSteps), kBiasBytes = kHalfTile * 4;
-  constexpr int kStages = kHalfGroupStages, kStage = kBytes + kBiasBytes;
-  static_assert(std::size_t{kStages} * kStage == half_group_shared_bytes(kSteps));
+  using Ring = HalfGroupRing<kSteps>;
+  constexpr int kPieces = 2 * kSteps, kStages = Ring::kStages;
   __shared__ cuda::TransferBarrier full[kStages], empty[kStages];
-  unsigned char* const stages = cuda::dynamic_shared();
+  const Ring ring{cuda::dynamic_shared(), full, empty};
   const HalfSide &own = p.sides[own_side], &other = p.sides[1 - own_side];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   const int g = lane / 4, t = lane % 4;
@@ -57,25 +90,10 @@ __global__ void __launch_bounds__(kHalfGroupThreads, 1)
   const int first = static_cast<int>(blockIdx.x) / own.splits * kHalfGroupPoints + thread / 32 * 16;
   const HalfRun run(other.length, split, own.splits);
   const int count = run.end - run.begin;
-  if (thread == 0) {
-    for (int s = 0; s < kStages; ++s) {
-      cuda::transfer_init<1>(full + s);
-      cuda::transfer_init<4 * kHalfGroups>(empty + s);
-    }
-    cuda::transfer_fence();
-  }
+  if (thread == 0) ring.set_up();
   __syncthreads();
   if (thread >= kHalfGroups * 128) {
-    if (lane > 0) return;
-    for (int n = 0; n < count; ++n) {
-      const int s = n % kStages;
-      if (n >= kStages) cuda::transfer_wait(empty + s, (n / kStages - 1) % 2);
-      unsigned char* const to = stages + s * kStage;
-      const std::int64_t tile = run.begin + n;
-      cuda::transfer_expect(full + s, kStage);
-      cuda::copy_bulk(to, other.rounded + tile * (kBytes / 2), kBytes, full + s);
-      cuda::copy_bulk(to + kBytes, other.bias + tile * kHalfTile, kBiasBytes, full + s);
-    }
+    if (lane == 0) ring.copy(other, run.begin, count);
     return;
   }
 
@@ -87,8 +105,8 @@ __global__ void __launch_bounds__(kHalfGroupThreads, 1)
   const auto start = [&](float(&to)[32], int n) {
     const int s = n % kStages;
     cuda::transfer_wait(full + s, n / kStages % 2);
-    const unsigned char* const stage = stages + s * kStage;
-    const auto* const biases = reinterpret_cast<const float*>(stage + kBytes);
+    const unsigned char* const stage = ring.stages + s * Ring::kStage;
+    const auto* const biases = reinterpret_cast<const float*>(stage + Ring::kBytes);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const float2 bias = *reinterpret_cast<const float2*>(biases + 8 * j + 2 * t);

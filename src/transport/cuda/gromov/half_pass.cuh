@@ -52,19 +52,116 @@ struct HalfRun {
   }
 };
 
+// A tile of the other side in shared memory.
+template <int kSteps>
+struct HalfStage {
+  alignas(16) unsigned char points[half_tile_bytes(kSteps)];
+  float bias[kHalfTile];
+  float squares[kHalfTile];
+};
+
+// The products of a warp's 32 points and 32 of the stage's points, from `columns` on. They start at the
+// biases.
+template <int kSteps>
+__device__ __forceinline__ void half_products(const HalfStage<kSteps>& stage, int columns,
+                                              const std::uint32_t (&points)[2][kSteps][4],
+                                              const float2 (&biases)[4], float (&products)[2][4][4]) {
+  constexpr int kPieces = 2 * kSteps;  // pieces of 8 points
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      std::uint32_t both[4];
+      const int piece = (columns / 8 + pair * 2 + lane / 16) * kPieces + 2 * step + lane / 8 % 2;
+      cuda::load_matrices(both, &stage.points[piece * 128 + lane % 8 * 16]);
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        const std::uint32_t factor[2] = {both[2 * n], both[2 * n + 1]};
+#pragma unroll
+        for (int block = 0; block < 2; ++block) {
+          float(&product)[4] = products[block][2 * pair + n];
+          if (step == 0) {
+            cuda::mma_half_from<Float16>(product, points[block][step], factor, biases[2 * pair + n]);
+          } else {
+            cuda::mma_half<Float16>(product, points[block][step], factor);
+          }
+        }
+      }
+    }
+  }
+}
+
+// A lane's sums for four of its warp's points: r = 0 ... 3.
+template <bool kLast>
+struct HalfSums {
+  float top[4], sum[4] = {}, linear[4] = {};
+  float slope;
+
+  __device__ __forceinline__ explicit HalfSums(float slope_) : slope(slope_) {
+#pragma unroll
+    for (float& v : top) v = kHalfNothing;
+  }
+
+  // Adds the terms of the lane's 8 pairs of each point. If a sum of them is large, raises the point's shift
+  // to the largest logit. squares: of the other points, in the last pass.
+  __device__ __forceinline__ void add(const float (&products)[2][4][4], const float2 (&biases)[4],
+                                      const float2 (&squares)[4]) {
+    // Adds a pair's term to the sum of point r of four, and to <C, P>. A product minus its bias is that of
+    // the points; if the bias is infinite, the term is 0.
+    float some[4] = {}, some_linear[4] = {};
+    const auto add_pair = [&](int r, float product, float bias, float square) {
+      const float term = cuda::exp2_fast(fma(slope, product, -top[r]));
+      some[r] += term;
+      if constexpr (kLast) {
+        const float share = fma(term, fma(-2.0F, product - bias, square), some_linear[r]);
+        some_linear[r] = term == 0 ? some_linear[r] : share;
+      }
+    };
+    const auto add_all = [&](int r) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const float* const product = &products[r / 2][n][r % 2 * 2];
+        add_pair(r, product[0], biases[n].x, squares[n].x);
+        add_pair(r, product[1], biases[n].y, squares[n].y);
+      }
+    };
+#pragma unroll
+    for (int r = 0; r < 4; ++r) add_all(r);
+    if (!(fmaxf(fmaxf(some[0], some[1]), fmaxf(some[2], some[3])) <= kHalfMostSum)) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        if (some[r] <= kHalfMostSum) continue;
+        float largest = kHalfNothing;
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          const float* const product = &products[r / 2][n][r % 2 * 2];
+          largest = fmaxf(largest, slope * fmaxf(product[0], product[1]));
+        }
+        const float factor = cuda::exp2_fast(top[r] - largest);
+        sum[r] *= factor;
+        if constexpr (kLast) linear[r] *= factor;
+        top[r] = largest;
+        some[r] = some_linear[r] = 0;
+        add_all(r);
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      sum[r] += some[r];
+      if constexpr (kLast) linear[r] += some_linear[r];
+    }
+  }
+};
+
 // Computes the sums of every point of side `own` over parts of the other side. A block owns 128 points and
-// one part. kSteps: a point's width / 16.
+// one part. kSteps: a point's width / 16. kLast: also <C, P>.
 template <int kSteps, bool kLast>
 __global__ void __launch_bounds__(kHalfPassThreads,
                                   kLast&& kSteps > 5 ? kHalfPassBlocks - 1 : kHalfPassBlocks)
     half_pass_kernel(const __grid_constant__ HalfParams p, int own_side) {
-  constexpr int kPieces = 2 * kSteps;  // pieces of 8 points
+  using Stage = HalfStage<kSteps>;
   constexpr int kBytes = half_tile_bytes(kSteps);
-  struct Stage {
-    alignas(16) unsigned char points[kBytes];
-    float bias[kHalfTile];
-    float squares[kHalfTile];
-  };
   struct alignas(16) Chunk {
     std::uint32_t words[4];
   };
@@ -96,10 +193,7 @@ __global__ void __launch_bounds__(kHalfPassThreads,
   std::uint32_t points[2][kSteps][4];
 #pragma unroll
   for (int block = 0; block < 2; ++block) half_factors(own, first + block * 16, points[block]);
-  const float slope = half_slope(p);
-  float top[4], sum[4] = {}, linear[4] = {};
-#pragma unroll
-  for (float& v : top) v = kHalfNothing;
+  HalfSums<kLast> sums(half_slope(p));
 
 #pragma unroll
   for (int ahead = 0; ahead < kHalfStages - 1; ++ahead) fetch(run.begin + ahead);
@@ -116,84 +210,20 @@ __global__ void __launch_bounds__(kHalfPassThreads,
         biases[n] = *reinterpret_cast<const float2*>(&stage.bias[columns + n * 8 + 2 * t]);
       }
       float products[2][4][4];
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-        for (int pair = 0; pair < 2; ++pair) {
-          std::uint32_t both[4];
-          const int piece = (columns / 8 + pair * 2 + lane / 16) * kPieces + 2 * step + lane / 8 % 2;
-          cuda::load_matrices(both, &stage.points[piece * 128 + lane % 8 * 16]);
-#pragma unroll
-          for (int n = 0; n < 2; ++n) {
-            const std::uint32_t factor[2] = {both[2 * n], both[2 * n + 1]};
-#pragma unroll
-            for (int block = 0; block < 2; ++block) {
-              float(&product)[4] = products[block][2 * pair + n];
-              if (step == 0) {
-                cuda::mma_half_from<Float16>(product, points[block][step], factor, biases[2 * pair + n]);
-              } else {
-                cuda::mma_half<Float16>(product, points[block][step], factor);
-              }
-            }
-          }
-        }
-      }
-      float2 squares[4];
+      half_products(stage, columns, points, biases, products);
+      float2 squares[4] = {};
       if constexpr (kLast) {
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
           squares[n] = *reinterpret_cast<const float2*>(&stage.squares[columns + n * 8 + 2 * t]);
         }
       }
-      // Adds a pair's term to the sum of point r of four, and to <C, P>. A product minus its bias is that of
-      // the points; if the bias is infinite, the term is 0.
-      float some[4] = {}, some_linear[4] = {};
-      const auto add = [&](int r, float product, float bias, float square) {
-        const float term = cuda::exp2_fast(fma(slope, product, -top[r]));
-        some[r] += term;
-        if constexpr (kLast) {
-          const float share = fma(term, fma(-2.0F, product - bias, square), some_linear[r]);
-          some_linear[r] = term == 0 ? some_linear[r] : share;
-        }
-      };
-      const auto add_all = [&](int r) {
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-          const float* const product = &products[r / 2][n][r % 2 * 2];
-          add(r, product[0], biases[n].x, squares[n].x);
-          add(r, product[1], biases[n].y, squares[n].y);
-        }
-      };
-#pragma unroll
-      for (int r = 0; r < 4; ++r) add_all(r);
-      if (!(fmaxf(fmaxf(some[0], some[1]), fmaxf(some[2], some[3])) <= kHalfMostSum)) {
-#pragma unroll
-        for (int r = 0; r < 4; ++r) {
-          if (some[r] <= kHalfMostSum) continue;
-          float largest = kHalfNothing;
-#pragma unroll
-          for (int n = 0; n < 4; ++n) {
-            const float* const product = &products[r / 2][n][r % 2 * 2];
-            largest = fmaxf(largest, slope * fmaxf(product[0], product[1]));
-          }
-          const float factor = cuda::exp2_fast(top[r] - largest);
-          sum[r] *= factor;
-          if constexpr (kLast) linear[r] *= factor;
-          top[r] = largest;
-          some[r] = some_linear[r] = 0;
-          add_all(r);
-        }
-      }
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        sum[r] += some[r];
-        if constexpr (kLast) linear[r] += some_linear[r];
-      }
+      sums.add(products, biases, squares);
     }
   }
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
-    half_keep_part(own, split, first + r / 2 * 16 + r % 2 * 8 + g, top[r], sum[r], linear[r]);
+    half_keep_part(own, split, first + r / 2 * 16 + r % 2 * 8 + g, sums.top[r], sums.sum[r], sums.linear[r]);
   }
 }
 
