@@ -39,10 +39,6 @@ EXCEPTIONS = frozenset(
         "src/transducer/cuda/joint/launch_wide_sm90a.cu: wide_gradient",
         "src/transport/cuda/costs/dense.cuh: run_task",
         "src/transport/cuda/derivatives/tangent_tiles.cuh: write_gradient_tangent",
-        "src/transport/cuda/points/point_rows.cuh: run",
-        "src/transport/cuda/points/point_tiles.cuh: run",
-        "src/transport/cuda/points/points.cuh: gradient_of_side",
-        "src/transport/cuda/points/unit_tiles.cuh: run",
     }
 )
 

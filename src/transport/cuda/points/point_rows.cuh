@@ -55,19 +55,10 @@ class PointRows {
         incoming = point_of<kCost>(p, other, j, other_at, other_lambda, pass.rounder);
       }
     };
-    const auto store = [&](int stage) {
-      if (!loads) return;
-      Real* const to = s.other[stage % 2][threadIdx.x];
-#pragma unroll
-      for (int d = 0; d < kDim; ++d) to[d] = incoming.x[d];
-      to[kDim] = kLargest && !(incoming.weight > 0) ? minus_infinity : incoming.hi;
-      to[kDim + 1] = incoming.lo;
-      to[kDim + 2] = incoming.weight;
-    };
     __syncthreads();  // no thread reads the earlier contents of shared memory any more
     load(first_stage);
     for (int stage = first_stage; stage < last_stage; ++stage) {
-      store(stage);
+      if (loads) store_point<kLargest>(incoming, s.other[stage % 2][threadIdx.x]);
       load(stage + 1);
       __syncthreads();
       if (!working) continue;
@@ -78,18 +69,10 @@ class PointRows {
       const auto& others = s.other[stage % 2];
 #pragma unroll(kUnrolled)
       for (int c = 0; c < kStage; ++c) {
-        Numbers y;
-#pragma unroll
-        for (int q = 0; q < Shared::kNumbers / 4; ++q) {
-          y.quads[q] = *reinterpret_cast<const Quad*>(&others[c][4 * q]);
-        }
+        const Numbers y = numbers_of(others[c]);
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-          Real cost = 0;
-#pragma unroll
-          for (int d = 0; d < kDim; ++d) cost = with_feature<kCost>(cost, mine[r].x[d], y.at(d));
-          if constexpr (kCost == CostKind::kEuclidean) cost = sqrt(cost);
-          if constexpr (kCost == CostKind::kCosine) cost = 1 - cost;
+          const Real cost = cost_of<kCost>(mine[r], y);
           Real t = fma(-k, cost, mine[r].hi + y.at(kDim));
           if constexpr (sizeof(Real) == 4) t += mine[r].lo + y.at(kDim + 1);
           if constexpr (kLargest) {
@@ -119,8 +102,7 @@ class PointRows {
       }
     }
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const int i = first + r * kPointsThreads;
+    for (int r = 0, i = first; r < kRows; ++r, i += kPointsThreads) {
       if (i < own.count) own.partials(part)[i] = static_cast<Real>(totals[r]);
     }
   }
@@ -160,6 +142,34 @@ class PointRows {
     point.lo = w.lo;
     point.weight = static_cast<Real>(side.reference(side.weight(i)));
     return point;
+  }
+
+  // The cost of a pair of points.
+  template <CostKind kCost>
+  static __device__ __forceinline__ Real cost_of(const Point& x, const Numbers& y) {
+    Real cost = 0;
+#pragma unroll
+    for (int d = 0; d < kDim; ++d) cost = with_feature<kCost>(cost, x.x[d], y.at(d));
+    if constexpr (kCost == CostKind::kEuclidean) cost = sqrt(cost);
+    if constexpr (kCost == CostKind::kCosine) cost = 1 - cost;
+    return cost;
+  }
+  static __device__ __forceinline__ Numbers numbers_of(const Real* from) {
+    Numbers y;
+#pragma unroll
+    for (int q = 0; q < Shared::kNumbers / 4; ++q) {
+      y.quads[q] = *reinterpret_cast<const Quad*>(from + 4 * q);
+    }
+    return y;
+  }
+  // Writes a point of the other side to shared memory.
+  template <bool kLargest>
+  static __device__ __forceinline__ void store_point(const Point& from, Real* to) {
+#pragma unroll
+    for (int d = 0; d < kDim; ++d) to[d] = from.x[d];
+    to[kDim] = kLargest && !(from.weight > 0) ? static_cast<Real>(-CUDART_INF) : from.hi;
+    to[kDim + 1] = from.lo;
+    to[kDim + 2] = from.weight;
   }
 };
 

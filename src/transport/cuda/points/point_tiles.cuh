@@ -39,7 +39,7 @@ class PointTiles {
     const double* const own_at = of_rows ? pass.rows_at : pass.columns_at;
     const double* const other_at = of_rows ? pass.columns_at : pass.rows_at;
     const double own_lambda = of_rows ? pass.lambda : 0.0, other_lambda = of_rows ? 0.0 : pass.lambda;
-    const Real k = static_cast<Real>(pass.k), minus_infinity = static_cast<Real>(-CUDART_INF);
+    const Real k = static_cast<Real>(pass.k);
     const int thread = static_cast<int>(threadIdx.x);
     const int own_begin = tile * kOwn;
     const int pieces = cuda::div_up(p.dim, kPiece), steps = (last_stage - first_stage) * pieces;
@@ -67,7 +67,6 @@ class PointTiles {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) totals[r] = kind == PassKind::kLargest ? -CUDART_INF : 0.0;
     Real costs[kRows][kColumns];
-    const int own_place = thread / 16 * kRows, other_place = thread % 16 * kColumns;
     for (int step = 0; step < steps; ++step) {
       const int place = step % 2, piece = step % pieces, stage = first_stage + step / pieces;
       next_own.store(&s.own[place][0][0], Shared::kOwnRow);
@@ -90,78 +89,17 @@ class PointTiles {
       __syncthreads();
       load(step + 1);
       const int count = min(p.dim - piece * kPiece, kPiece);
-      switch (cost_kind) {
-        case CostKind::kSquaredEuclidean:
-        case CostKind::kEuclidean:
-          add_piece<CostKind::kSquaredEuclidean>(s, place, count, costs);
-          break;
-        case CostKind::kL1:
-          add_piece<CostKind::kL1>(s, place, count, costs);
-          break;
-        case CostKind::kCosine:
-          add_piece<CostKind::kCosine>(s, place, count, costs);
-          break;
-        case CostKind::kHuber:
-          add_piece<CostKind::kHuber>(s, place, count, costs);
-          break;
-      }
+      add_piece(cost_kind, s, place, count, costs);
       if (piece < pieces - 1) continue;
-      Real hi[kColumns], lo[kColumns], weight[kColumns], inverse[kColumns];
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        hi[c] = s.other_hi[stage % 2][other_place + c];
-        lo[c] = s.other_lo[stage % 2][other_place + c];
-        weight[c] = s.other_weight[stage % 2][other_place + c];
-        inverse[c] = s.other_inverse[stage % 2][other_place + c];
-      }
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const int row = own_place + r;
-        const Real own_hi = s.own_hi[row], own_lo = s.own_lo[row];
-        Real t[kColumns];
-#pragma unroll
-        for (int c = 0; c < kColumns; ++c) {
-          Real& cost = costs[r][c];
-          if (cost_kind == CostKind::kEuclidean) cost = sqrt(cost);
-          if (cost_kind == CostKind::kCosine) cost = 1 - cost * (s.own_inverse[row] * inverse[c]);
-          t[c] = fma(-k, cost, own_hi + hi[c]);
-          if constexpr (sizeof(Real) == 4) t[c] += own_lo + lo[c];
-        }
-        if (kind == PassKind::kLargest) {
-          Real largest = minus_infinity;
-#pragma unroll
-          for (int c = 0; c < kColumns; ++c) {
-            if (weight[c] > 0) largest = larger(largest, t[c]);
-          }
-          totals[r] = larger(totals[r], static_cast<double>(largest));
-          continue;
-        }
-        Real sum = 0;
-        Real weighted[kColumns];
-#pragma unroll
-        for (int c = 0; c < kColumns; ++c) sum += weighted[c] = exp2_of(t[c]) * weight[c];
-        totals[r] += static_cast<double>(sum);
-        if (kind != PassKind::kEvaluate) continue;
-        Real linear = 0, logits = 0;
-#pragma unroll
-        for (int c = 0; c < kColumns; ++c) {
-          const Real mass = s.own_weight[row] * weighted[c];
-          if (mass != 0) {
-            linear += mass * costs[r][c];
-            logits += mass * t[c];
-          }
-          sink(own_begin + row, stage * kStage + other_place + c, mass);
-        }
-        sums.linear += static_cast<double>(linear);
-        sums.logits += static_cast<double>(logits);
-      }
+      add_stage(kind, cost_kind, k, s, stage % 2, costs, totals, sums,
+                [&](int row, int c, Real mass) { sink(own_begin + row, stage * kStage + c, mass); });
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const double total = cuda::reduce<16>(totals[r], [kind](double a, double b) {
         return kind == PassKind::kLargest ? larger(a, b) : a + b;
       });
-      const int i = own_begin + own_place + r;
+      const int i = own_begin + thread / 16 * kRows + r;
       if (thread % 16 == 0 && i < own.count) own.partials(part)[i] = static_cast<Real>(total);
     }
   }
@@ -248,6 +186,82 @@ class PointTiles {
         for (int c = 0; c < kColumns; ++c)
           costs[r][c] = with_feature<kKind>(costs[r][c], x[r / 4].v[r % 4], y.v[c]);
       }
+    }
+  }
+
+  static __device__ __forceinline__ void add_piece(CostKind kind, const Shared& s, int place, int count,
+                                                   Real (&costs)[kRows][kColumns]) {
+    switch (kind) {
+      case CostKind::kSquaredEuclidean:
+      case CostKind::kEuclidean:
+        return add_piece<CostKind::kSquaredEuclidean>(s, place, count, costs);
+      case CostKind::kL1:
+        return add_piece<CostKind::kL1>(s, place, count, costs);
+      case CostKind::kCosine:
+        return add_piece<CostKind::kCosine>(s, place, count, costs);
+      case CostKind::kHuber:
+        return add_piece<CostKind::kHuber>(s, place, count, costs);
+    }
+  }
+
+  // Adds a stage to the totals of the thread's rows: exponentials, or the largest logit. place: of the other
+  // points' numbers. With PassKind::kEvaluate calls sink(row, column, mass) with entries of the tile.
+  template <class Sink>
+  static __device__ __forceinline__ void add_stage(PassKind kind, CostKind cost_kind, Real k, const Shared& s,
+                                                   int place, Real (&costs)[kRows][kColumns],
+                                                   double (&totals)[kRows], PlanSums& sums,
+                                                   const Sink& sink) {
+    const Real minus_infinity = static_cast<Real>(-CUDART_INF);
+    const int own_place = static_cast<int>(threadIdx.x) / 16 * kRows;
+    const int other_place = static_cast<int>(threadIdx.x) % 16 * kColumns;
+    Real hi[kColumns], lo[kColumns], weight[kColumns], inverse[kColumns];
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      hi[c] = s.other_hi[place][other_place + c];
+      lo[c] = s.other_lo[place][other_place + c];
+      weight[c] = s.other_weight[place][other_place + c];
+      inverse[c] = s.other_inverse[place][other_place + c];
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int row = own_place + r;
+      const Real own_hi = s.own_hi[row], own_lo = s.own_lo[row];
+      Real t[kColumns];
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        Real& cost = costs[r][c];
+        if (cost_kind == CostKind::kEuclidean) cost = sqrt(cost);
+        if (cost_kind == CostKind::kCosine) cost = 1 - cost * (s.own_inverse[row] * inverse[c]);
+        t[c] = fma(-k, cost, own_hi + hi[c]);
+        if constexpr (sizeof(Real) == 4) t[c] += own_lo + lo[c];
+      }
+      if (kind == PassKind::kLargest) {
+        Real largest = minus_infinity;
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) {
+          if (weight[c] > 0) largest = larger(largest, t[c]);
+        }
+        totals[r] = larger(totals[r], static_cast<double>(largest));
+        continue;
+      }
+      Real sum = 0;
+      Real weighted[kColumns];
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) sum += weighted[c] = exp2_of(t[c]) * weight[c];
+      totals[r] += static_cast<double>(sum);
+      if (kind != PassKind::kEvaluate) continue;
+      Real linear = 0, logits = 0;
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        const Real mass = s.own_weight[row] * weighted[c];
+        if (mass != 0) {
+          linear += mass * costs[r][c];
+          logits += mass * t[c];
+        }
+        sink(row, other_place + c, mass);
+      }
+      sums.linear += static_cast<double>(linear);
+      sums.logits += static_cast<double>(logits);
     }
   }
 };

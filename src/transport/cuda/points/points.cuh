@@ -93,6 +93,32 @@ class Points : public Tiles<Real_> {
     static constexpr bool kIsOne = true;
   };
 
+  // The thread's part of W P of a tile, times the factor of the cost's derivative that features share, goes
+  // to shared memory. along += W P (1 - C) of each own point.
+  template <class Weights>
+  __device__ __forceinline__ void store_factors(const TilePoints& own_points, const TilePoints& other_points,
+                                                Real k, const Weights& weights, double (&along)[4]) const {
+    Shared& s = shared();
+    Real costs[4][4];
+    costs_of_tile(own_points, other_points, costs);
+    [[maybe_unused]] Real w[4][4];
+    if constexpr (!Weights::kIsOne) weights(own_points, other_points, w);
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        Real mass = s.weight[0][first_own() + r] * s.weight[1][first_other() + c] *
+                    exp2_of(logit(r, c, costs[r][c], k));
+        if constexpr (!Weights::kIsOne) {
+          if (mass != 0) mass *= w[r][c];
+        }
+        along[r] += static_cast<double>(mass == 0 ? Real(0) : mass * (1 - costs[r][c]));
+        s.plan[first_other() + c][first_own() + r] =
+            mass == 0 ? Real(0) : shared_factor(mass, costs[r][c], c);
+      }
+    }
+  }
+
   // to = scale * sum over the other points of W P dC / dx. A task is a tile of points and 64 features; costs
   // are computed again for every 64 features. weights(own, other, w) computes a tile of W.
   template <class Weights>
@@ -127,24 +153,7 @@ class Points : public Tiles<Real_> {
         load_numbers(other_points, 1, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda,
                      pass.rounder);
         this->template load_columns<kTile, false>(s.features, other.p.points, other_points, first);
-        Real costs[4][4];
-        costs_of_tile(own_points, other_points, costs);
-        [[maybe_unused]] Real w[4][4];
-        if constexpr (!Weights::kIsOne) weights(own_points, other_points, w);
-#pragma unroll
-        for (int r = 0; r < 4; ++r) {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) {
-            Real mass = s.weight[0][first_own() + r] * s.weight[1][first_other() + c] *
-                        exp2_of(logit(r, c, costs[r][c], k));
-            if constexpr (!Weights::kIsOne) {
-              if (mass != 0) mass *= w[r][c];
-            }
-            along[r] += static_cast<double>(mass == 0 ? Real(0) : mass * (1 - costs[r][c]));
-            s.plan[first_other() + c][first_own() + r] =
-                mass == 0 ? Real(0) : shared_factor(mass, costs[r][c], c);
-          }
-        }
+        store_factors(own_points, other_points, k, weights, along);
         __syncthreads();
         Real part[4][4] = {};
         for (int j = 0; j < kTile; ++j) {

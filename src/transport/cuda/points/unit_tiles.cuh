@@ -37,8 +37,6 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
     constexpr bool kPieces = kBlocks == 0;
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int g = lane / 4, t = lane % 4;
-    // Matrices in the order 0, 2, 1, 3, so that the two registers of an operand b are neighbours.
-    const int row_of_right = (lane & 7) | (lane & 8) << 1 | (lane & 16) >> 1;
     const int pieces = kPieces ? work.other.blocks / kUnitPiece : 1;
     const int own_group = (work.own_begin + warp * 16 * kFrags) / 16;
     // Groups are padded to whole stages; the results of a warp without points are not used.
@@ -60,161 +58,44 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
     [[maybe_unused]] const bool writes_plan = work.writes_plan;
     const int steps = (work.last_stage - work.first_stage) * pieces;
     Incoming incoming;
-    for (int step = 0; step < kUnitStages - 1; ++step) {
-      if (step < steps) copy_points(s, work, step, pieces);
-      cuda::end_copy_group();
-    }
-    incoming.load(work, work.first_stage);
-    incoming.template store<kKind>(s.numbers[0], work);
-    incoming.load(work, work.first_stage + 1);
+    start_copies<kKind>(s, work, steps, pieces, incoming);
 
     float sum[kPieces ? kPointsStage / 16 : 1][kFrags][2][4];
     for (int step = 0; step < steps; ++step) {
       const int stage = step / pieces, piece = step - stage * pieces;
-      cuda::await_copy_groups<kUnitStages - 2>();
-      __syncthreads();
-      if (step + kUnitStages - 1 < steps) copy_points(s, work, step + kUnitStages - 1, pieces);
-      cuda::end_copy_group();
-      if (piece == 0) {
-        incoming.template store<kKind>(s.numbers[(stage + 1) % kUnitStages], work);
-        incoming.load(work, work.first_stage + stage + 2);
-        if constexpr (kColumns) {
-          if (stage > 0) add_columns(s, work, stage - 1);
-        }
+      await_step<kKind>(s, work, step, steps, pieces, incoming);
+      if constexpr (kColumns) {
+        if (piece == 0 && stage > 0) add_columns(s, work, stage - 1);
       }
       const auto& points = s.points[step % kUnitStages];
       const Numbers& numbers = s.numbers[stage % kUnitStages];
       if (!working) {
-        if constexpr (kColumns) {
-          s.columns[stage % 2][warp][lane] = 0;
-          s.columns[stage % 2][warp][lane + 32] = 0;
-        }
+        if constexpr (kColumns) clear_columns(s.columns[stage % 2][warp], lane);
         continue;
       }
 #pragma unroll
       for (int r = 0; r < kRows; ++r) stage_sums[r] = kLargest ? minus_infinity : 0.0f;
       if constexpr (kPieces) {
-        if (piece == 0) {
-#pragma unroll
-          for (int c = 0; c < kPointsStage / 16; ++c) clear(sum[c]);
-        }
-#pragma unroll
-        for (int k = 0; k < kUnitPiece; ++k) {
-          Factor factor[kTerms][kFrags][1];
-#pragma unroll
-          for (int term = 0; term < kTerms; ++term) {
-            load_factor(work, term, own_group, piece_at(work, piece, pieces) * kUnitPiece + k, lane,
-                        factor[term]);
-          }
-#pragma unroll
-          for (int c = 0; c < kPointsStage / 16; ++c) {
-            Factor b[kTerms];
-#pragma unroll
-            for (int term = 0; term < kTerms; ++term) {
-              cuda::load_matrices(b[term].v, &points[term][c][k][row_of_right]);
-            }
-            Products::template multiply<false>(factor, 0, b, sum[c]);
-          }
-        }
+        multiply_piece(work, points, own_group, piece == 0, piece_at(work, piece, pieces), lane, sum);
         if (piece + 1 < pieces) continue;
       }
 #pragma unroll
       for (int c = 0; c < kPointsStage / 16; ++c) {
         auto& pairs = sum[kPieces ? c : 0];
-        if constexpr (!kPieces) {
-#pragma unroll
-          for (int k = 0; k < kWidth; ++k) {
-            Factor b[kTerms];
-#pragma unroll
-            for (int term = 0; term < kTerms; ++term) {
-              cuda::load_matrices(b[term].v, &points[term][c][k][row_of_right]);
-            }
-            if (k == 0) {
-              Products::template multiply<true>(a, k, b, pairs);
-            } else {
-              Products::template multiply<false>(a, k, b, pairs);
-            }
-          }
-        }
+        if constexpr (!kPieces) multiply_all(a, points, c, lane, pairs);
         float column_sums[4] = {};
-#pragma unroll
-        for (int n = 0; n < 2; ++n) {
-          const int j = 16 * c + 8 * n + 2 * t;
-          const Quad main = *reinterpret_cast<const Quad*>(numbers.main[j]);
-          [[maybe_unused]] const float lo[2] = {kTerms == 2 ? numbers.lo[j] : 0.0f,
-                                                kTerms == 2 ? numbers.lo[j + 1] : 0.0f};
-#pragma unroll
-          for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-              const float product = pairs[r / 2][n][r % 2 * 2 + i];
-              float logit = fmaf(factor, product, own.hi[r] + main.v[2 * i]);
-              if constexpr (kTerms == 2) logit += own.lo[r] + lo[i];
-              if constexpr (kLargest) {
-                stage_sums[r] = larger(stage_sums[r], logit);
-              } else {
-                const float e = exp2_of(logit);
-                if constexpr (kGradient) {
-                  pairs[r / 2][n][r % 2 * 2 + i] = e * main.v[2 * i + 1];
-                  continue;
-                }
-                if constexpr (kColumns)
-                  column_sums[2 * n + i] = fmaf(e, own.weight[r], column_sums[2 * n + i]);
-                if constexpr (kKind == PassKind::kEvaluate) {
-                  const float weighted = e * main.v[2 * i + 1], mass = own.weight[r] * weighted;
-                  const float cost = fmaf(cost_factor, product, own.norm[r] + numbers.norm[j + i]);
-                  stage_sums[r] += weighted;
-                  own.linear = fmaf(mass, cost, own.linear);
-                  own.logits = fmaf(mass, fmaxf(logit, -FLT_MAX), own.logits);  // 0 times -infinity is 0
-                  pairs[r / 2][n][r % 2 * 2 + i] = mass;
-                } else {
-                  stage_sums[r] = fmaf(e, main.v[2 * i + 1], stage_sums[r]);
-                }
-              }
-            }
-          }
-        }
+        add_terms<kKind, kMakes>(numbers, 16 * c + 2 * t, factor, cost_factor, own, pairs, stage_sums,
+                                 column_sums);
         if constexpr (kGradient) add_moments(points, c, lane, pairs, stage_sums, moment);
         if constexpr (kKind == PassKind::kEvaluate && !kGradient) {
           if (writes_plan) {
-            const int j = (work.first_stage + stage) * kPointsStage + 16 * c + 2 * t;
-#pragma unroll
-            for (int n = 0; n < 2; ++n) {
-#pragma unroll
-              for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                  sink(own_group * 16 + r * 8 + g, j + 8 * n + i, pairs[r / 2][n][r % 2 * 2 + i]);
-                }
-              }
-            }
+            write_plan(own_group * 16 + g, (work.first_stage + stage) * kPointsStage + 16 * c + 2 * t, pairs,
+                       sink);
           }
         }
-        if constexpr (kColumns) {
-          // Joins the sums of lanes with equal t: each lane gets one of its four columns.
-          const bool upper = lane & 16, odd = lane & 8;
-          float joined[2];
-#pragma unroll
-          for (int k = 0; k < 2; ++k) {
-            const float sent = upper ? column_sums[k] : column_sums[2 + k];
-            joined[k] = (upper ? column_sums[2 + k] : column_sums[k]) + cuda::shuffle_xor(sent, 16);
-          }
-          const float sent = odd ? joined[0] : joined[1];
-          float one = (odd ? joined[1] : joined[0]) + cuda::shuffle_xor(sent, 8);
-          one += cuda::shuffle_xor(one, 4);
-          const int k = 2 * upper + odd;
-          if (!(lane & 4)) s.columns[stage % 2][warp][16 * c + 8 * (k / 2) + 2 * t + k % 2] = one;
-        }
+        if constexpr (kColumns) store_columns(s.columns[stage % 2][warp] + 16 * c, lane, column_sums);
       }
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        own_sums[r] = kLargest ? larger(own_sums[r], stage_sums[r]) : own_sums[r] + stage_sums[r];
-      }
-      if constexpr (kKind == PassKind::kEvaluate) {
-        sums.linear += static_cast<double>(own.linear);
-        sums.logits += static_cast<double>(own.logits);
-        own.linear = own.logits = 0;
-      }
+      end_stage<kKind>(stage_sums, own, own_sums, sums);
     }
     cuda::await_copies();
     if constexpr (kColumns) {
@@ -224,13 +105,7 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
     if constexpr (kGradient) {
       write_gradient(work, own, own_group, g, t, own_sums, moment, sink);
     } else {
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const float all =
-            cuda::reduce<4>(own_sums[r], [](float x, float y) { return kLargest ? larger(x, y) : x + y; });
-        const int i = own_group * 16 + r * 8 + g;
-        if (t == 0 && i < work.own.count) work.own_sums[i] = all;
-      }
+      write_sums<kLargest>(work, own_group * 16 + g, own_sums);
     }
   }
 
@@ -248,6 +123,194 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
   using typename Data::Numbers;
   using typename Data::OwnNumbers;
   using typename Data::Quad;
+
+  // Starts the copies of the first steps, and loads the other points' numbers of the first two stages.
+  template <PassKind kKind>
+  static __device__ __forceinline__ void start_copies(Shared& s, const Work& work, int steps, int pieces,
+                                                      Incoming& incoming) {
+    for (int step = 0; step < kUnitStages - 1; ++step) {
+      if (step < steps) copy_points(s, work, step, pieces);
+      cuda::end_copy_group();
+    }
+    incoming.load(work, work.first_stage);
+    incoming.template store<kKind>(s.numbers[0], work);
+    incoming.load(work, work.first_stage + 1);
+  }
+  // Waits for the points of a step. Starts the copy of a later one to the place of the step before, which all
+  // threads have left, and stores the numbers of the next stage.
+  template <PassKind kKind>
+  static __device__ __forceinline__ void await_step(Shared& s, const Work& work, int step, int steps,
+                                                    int pieces, Incoming& incoming) {
+    cuda::await_copy_groups<kUnitStages - 2>();
+    __syncthreads();
+    if (step + kUnitStages - 1 < steps) copy_points(s, work, step + kUnitStages - 1, pieces);
+    cuda::end_copy_group();
+    const int stage = step / pieces;
+    if (step != stage * pieces) return;
+    incoming.template store<kKind>(s.numbers[(stage + 1) % kUnitStages], work);
+    incoming.load(work, work.first_stage + stage + 2);
+  }
+
+  // The lane's row of a block of 16 points and 16 features: matrices in the order 0, 2, 1, 3, so that the two
+  // registers of an operand b are neighbours.
+  static __device__ __forceinline__ int row_of_right(int lane) {
+    return (lane & 7) | (lane & 8) << 1 | (lane & 16) >> 1;
+  }
+
+  // Adds the products of a piece of the features to those of the stage, which begin at 0. The own factors
+  // come from memory.
+  template <class StagePoints>
+  static __device__ __forceinline__ void multiply_piece(const Work& work, const StagePoints& points,
+                                                        int own_group, bool is_first, int piece, int lane,
+                                                        float (&sum)[kPointsStage / 16][kFrags][2][4]) {
+    if (is_first) {
+#pragma unroll
+      for (int c = 0; c < kPointsStage / 16; ++c) clear(sum[c]);
+    }
+#pragma unroll
+    for (int k = 0; k < kUnitPiece; ++k) {
+      Factor factor[kTerms][kFrags][1];
+#pragma unroll
+      for (int term = 0; term < kTerms; ++term) {
+        load_factor(work, term, own_group, piece * kUnitPiece + k, lane, factor[term]);
+      }
+#pragma unroll
+      for (int c = 0; c < kPointsStage / 16; ++c) {
+        Factor b[kTerms];
+#pragma unroll
+        for (int term = 0; term < kTerms; ++term) {
+          cuda::load_matrices(b[term].v, &points[term][c][k][row_of_right(lane)]);
+        }
+        Products::template multiply<false>(factor, 0, b, sum[c]);
+      }
+    }
+  }
+  // The products of all features, of 16 points of the stage. The own factors are in registers.
+  template <class Factors, class StagePoints>
+  static __device__ __forceinline__ void multiply_all(const Factors& a, const StagePoints& points, int c,
+                                                      int lane, float (&pairs)[kFrags][2][4]) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      Factor b[kTerms];
+#pragma unroll
+      for (int term = 0; term < kTerms; ++term) {
+        cuda::load_matrices(b[term].v, &points[term][c][k][row_of_right(lane)]);
+      }
+      if (k == 0) {
+        Products::template multiply<true>(a, k, b, pairs);
+      } else {
+        Products::template multiply<false>(a, k, b, pairs);
+      }
+    }
+  }
+
+  // Adds the terms of a lane's pairs with 16 points of the stage to the sums of its own points, and with
+  // UnitMakes::kBoth to those of the other points: first ... + 1 and first + 8 ... + 9. Replaces products by
+  // entries of the plan where these are used.
+  template <PassKind kKind, Makes kMakes>
+  static __device__ __forceinline__ void add_terms(const Numbers& numbers, int first, float factor,
+                                                   float cost_factor, OwnNumbers& own,
+                                                   float (&pairs)[kFrags][2][4], float (&stage_sums)[kRows],
+                                                   float (&column_sums)[4]) {
+    constexpr bool kColumns = kMakes == Makes::kBoth, kGradient = kMakes == Makes::kGradient;
+    constexpr bool kLargest = kKind == PassKind::kLargest;
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const int j = first + 8 * n;
+      const Quad main = *reinterpret_cast<const Quad*>(numbers.main[j]);
+      [[maybe_unused]] const float lo[2] = {kTerms == 2 ? numbers.lo[j] : 0.0f,
+                                            kTerms == 2 ? numbers.lo[j + 1] : 0.0f};
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const float product = pairs[r / 2][n][r % 2 * 2 + i];
+          float logit = fmaf(factor, product, own.hi[r] + main.v[2 * i]);
+          if constexpr (kTerms == 2) logit += own.lo[r] + lo[i];
+          if constexpr (kLargest) {
+            stage_sums[r] = larger(stage_sums[r], logit);
+          } else {
+            const float e = exp2_of(logit);
+            if constexpr (kGradient) {
+              pairs[r / 2][n][r % 2 * 2 + i] = e * main.v[2 * i + 1];
+              continue;
+            }
+            if constexpr (kColumns) column_sums[2 * n + i] = fmaf(e, own.weight[r], column_sums[2 * n + i]);
+            if constexpr (kKind == PassKind::kEvaluate) {
+              const float weighted = e * main.v[2 * i + 1], mass = own.weight[r] * weighted;
+              const float cost = fmaf(cost_factor, product, own.norm[r] + numbers.norm[j + i]);
+              stage_sums[r] += weighted;
+              own.linear = fmaf(mass, cost, own.linear);
+              own.logits = fmaf(mass, fmaxf(logit, -FLT_MAX), own.logits);  // 0 times -infinity is 0
+              pairs[r / 2][n][r % 2 * 2 + i] = mass;
+            } else {
+              stage_sums[r] = fmaf(e, main.v[2 * i + 1], stage_sums[r]);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void clear_columns(float* to, int lane) { to[lane] = to[lane + 32] = 0; }
+  // Joins the sums of lanes with equal lane % 4: each lane gets one of its four columns.
+  static __device__ __forceinline__ void store_columns(float* to, int lane, const float (&column_sums)[4]) {
+    const bool upper = lane & 16, odd = lane & 8;
+    float joined[2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const float sent = upper ? column_sums[k] : column_sums[2 + k];
+      joined[k] = (upper ? column_sums[2 + k] : column_sums[k]) + cuda::shuffle_xor(sent, 16);
+    }
+    const float sent = odd ? joined[0] : joined[1];
+    float one = (odd ? joined[1] : joined[0]) + cuda::shuffle_xor(sent, 8);
+    one += cuda::shuffle_xor(one, 4);
+    const int k = 2 * upper + odd;
+    if (!(lane & 4)) to[8 * (k / 2) + 2 * (lane % 4) + k % 2] = one;
+  }
+
+  // Calls sink(i, j, mass) for a lane's pairs of own points `row` + 8 r and other points from `column` on.
+  template <class Sink>
+  static __device__ __forceinline__ void write_plan(int row, int column, const float (&pairs)[kFrags][2][4],
+                                                    const Sink& sink) {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          sink(row + r * 8, column + 8 * n + i, pairs[r / 2][n][r % 2 * 2 + i]);
+        }
+      }
+    }
+  }
+
+  template <PassKind kKind>
+  static __device__ __forceinline__ void end_stage(const float (&stage_sums)[kRows], OwnNumbers& own,
+                                                   float (&own_sums)[kRows], PlanSums& sums) {
+    constexpr bool kLargest = kKind == PassKind::kLargest;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      own_sums[r] = kLargest ? larger(own_sums[r], stage_sums[r]) : own_sums[r] + stage_sums[r];
+    }
+    if constexpr (kKind == PassKind::kEvaluate) {
+      sums.linear += static_cast<double>(own.linear);
+      sums.logits += static_cast<double>(own.logits);
+      own.linear = own.logits = 0;
+    }
+  }
+  // Joins the lanes' sums of own points `row` + 8 r, and writes them.
+  template <bool kLargest>
+  static __device__ __forceinline__ void write_sums(const Work& work, int row,
+                                                    const float (&own_sums)[kRows]) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const float all =
+          cuda::reduce<4>(own_sums[r], [](float x, float y) { return kLargest ? larger(x, y) : x + y; });
+      const int i = row + r * 8;
+      if (threadIdx.x % 4 == 0 && i < work.own.count) work.own_sums[i] = all;
+    }
+  }
 
   // Adds the warps' sums of a stage, in the order of the warps.
   static __device__ __forceinline__ void add_columns(const Shared& s, const Work& work, int stage) {
