@@ -38,7 +38,6 @@ EXCEPTIONS = frozenset(
         "src/transducer/cuda/joint/launch_joint.cu: joint_gradient",
         "src/transducer/cuda/joint/launch_wide_sm90a.cu: wide_gradient",
         "src/transport/cuda/costs/dense.cuh: run_task",
-        "src/transport/cuda/derivatives/tangent_tiles.cuh: write_gradient_tangent",
     }
 )
 

@@ -135,7 +135,6 @@ class TangentTiles : public TangentPairs<Real_> {
     const Side<Real>& other = of_rows ? columns_ : rows_;
     MovedShared& s = moved_shared();
     const bool cosine = p_.kind == CostKind::kCosine;
-    const Real log_scale = static_cast<Real>(numbers.log_scale);
     const int pieces = cuda::div_up(p_.dim, kTile);
     for (int task = team_.rank; task < cuda::div_up(own.p.length, kTile) * pieces; task += team_.blocks) {
       const int begin = task / pieces * kTile, first = task % pieces * kTile;
@@ -144,21 +143,9 @@ class TangentTiles : public TangentPairs<Real_> {
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,
                    pass.rounder);
       load_moved(own_points, 0, numbers.lambda, pass.epsilon);
-      // Features first_other() ... + 3 of the thread's own points, and their tangents.
       Real x[4][4], x_moved[4][4], total[4][4] = {};
       double along[4] = {}, along_moved[4] = {};
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const int i = own_points.point(first_own() + r);
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const int d = first + first_other() + c;
-          const bool exists = i >= 0 && d < p_.dim;
-          const Table<Real>& moved = tangents(own).points;
-          x[r][c] = exists ? *feature(own.p.points, own.b, i, d) : Real(0);
-          x_moved[r][c] = exists && moved.data ? *feature(moved, own.b, i, d) : Real(0);
-        }
-      }
+      load_own_features(own, own_points, first, x, x_moved);
       for (int other_begin = 0; other_begin < other.count && begin < own.count; other_begin += kTile) {
         const TilePoints other_points{other, other_begin};
         __syncthreads();
@@ -168,35 +155,7 @@ class TangentTiles : public TangentPairs<Real_> {
         this->template load_columns<kTile, false>(s.features, other.p.points, other_points, first);
         this->template load_columns<kTile, false>(s.features_moved, tangents(other).points, other_points,
                                                   first);
-        Real costs[4][4], moved[4][4];
-        tangents_of_tile(own_points, other_points, costs, moved);
-#pragma unroll
-        for (int r = 0; r < 4; ++r) {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) {
-            const Pair pair = pair_at(r, c, costs[r][c], moved[r][c], pass, numbers);
-            // The gradient is a sum of first * slope(x - y); its derivative also has second * slope'(x - y)
-            // (dx - dy).
-            Real first_factor = 0, second_factor = 0;
-            if (pair.mass != 0 || pair.mass_moved != 0) {
-              const Real mass_moved = pair.mass_moved + log_scale * pair.mass;
-              first_factor = this->shared_factor(mass_moved, costs[r][c], c);
-              second_factor = this->shared_factor(pair.mass, costs[r][c], c);
-              const Real cost = costs[r][c], cost_moved = moved[r][c];
-              if (p_.kind == CostKind::kEuclidean && cost > 0) {
-                first_factor -= second_factor * cost_moved / cost;
-              } else if (cosine) {
-                const int j = first_other() + c;
-                // The own length contributes a factor of the row.
-                first_factor -= second_factor * (s.stretch[1][j] + s.stretch[0][first_own() + r]);
-                along[r] += static_cast<double>(pair.mass * (1 - cost));
-                along_moved[r] += static_cast<double>(mass_moved * (1 - cost) - pair.mass * cost_moved);
-              }
-            }
-            s.plan[first_other() + c][first_own() + r] = first_factor;
-            s.plan_second[first_other() + c][first_own() + r] = second_factor;
-          }
-        }
+        store_tangent_factors(own_points, other_points, pass, numbers, along, along_moved);
         __syncthreads();
         Real part[4][4] = {};
         for (int j = 0; j < kTile; ++j) {
@@ -265,6 +224,62 @@ class TangentTiles : public TangentPairs<Real_> {
   using typename Base::Pair;
   using typename Base::Quad;
   using typename Base::TilePoints;
+
+  // Features first + first_other() ... + 3 of the thread's own points, and their tangents; 0 where there is
+  // none.
+  __device__ __forceinline__ void load_own_features(const Side<Real>& own, const TilePoints& own_points,
+                                                    int first, Real (&x)[4][4], Real (&x_moved)[4][4]) const {
+    const Table<Real>& moved = tangents(own).points;
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const int i = own_points.point(first_own() + r);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int d = first + first_other() + c;
+        const bool exists = i >= 0 && d < p_.dim;
+        x[r][c] = exists ? *feature(own.p.points, own.b, i, d) : Real(0);
+        x_moved[r][c] = exists && moved.data ? *feature(moved, own.b, i, d) : Real(0);
+      }
+    }
+  }
+
+  // The thread's part of a tile's factors goes to shared memory: the gradient is a sum of first * slope(x -
+  // y), and its derivative also has second * slope'(x - y) (dx - dy). For the cosine, adds P (1 - C) of the
+  // own points to `along`, and its derivative to `along_moved`.
+  __device__ __forceinline__ void store_tangent_factors(const TilePoints& own_points,
+                                                        const TilePoints& other_points, const Pass& pass,
+                                                        const TangentNumbers& numbers, double (&along)[4],
+                                                        double (&along_moved)[4]) const {
+    MovedShared& s = moved_shared();
+    const Real log_scale = static_cast<Real>(numbers.log_scale);
+    Real costs[4][4], moved[4][4];
+    tangents_of_tile(own_points, other_points, costs, moved);
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const Pair pair = pair_at(r, c, costs[r][c], moved[r][c], pass, numbers);
+        Real first_factor = 0, second_factor = 0;
+        if (pair.mass != 0 || pair.mass_moved != 0) {
+          const Real mass_moved = pair.mass_moved + log_scale * pair.mass;
+          first_factor = this->shared_factor(mass_moved, costs[r][c], c);
+          second_factor = this->shared_factor(pair.mass, costs[r][c], c);
+          const Real cost = costs[r][c], cost_moved = moved[r][c];
+          if (p_.kind == CostKind::kEuclidean && cost > 0) {
+            first_factor -= second_factor * cost_moved / cost;
+          } else if (p_.kind == CostKind::kCosine) {
+            const int j = first_other() + c;
+            // The own length contributes a factor of the row.
+            first_factor -= second_factor * (s.stretch[1][j] + s.stretch[0][first_own() + r]);
+            along[r] += static_cast<double>(pair.mass * (1 - cost));
+            along_moved[r] += static_cast<double>(mass_moved * (1 - cost) - pair.mass * cost_moved);
+          }
+        }
+        s.plan[first_other() + c][first_own() + r] = first_factor;
+        s.plan_second[first_other() + c][first_own() + r] = second_factor;
+      }
+    }
+  }
 
   [[nodiscard]] __device__ __forceinline__ double* partials(const Side<Real>& side, int which,
                                                             int split) const {
