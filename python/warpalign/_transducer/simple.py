@@ -9,6 +9,7 @@ Source: Kuang et al., "Pruned RNN-T for fast, memory-efficient ASR training", ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,8 @@ from warpalign._core.transforms import apply
 from warpalign._transducer import ops
 from warpalign._transducer.arc_lattice import final
 from warpalign._transducer.settings import Settings, as_keywords
+
+_PART_BYTES = 32 * 2**20
 
 
 class SimpleSettings(NamedTuple):
@@ -45,6 +48,32 @@ def _powers(logits: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         row = torch.arange(logits.shape[1], device=logits.device)
         powers.masked_fill_((row >= lengths[:, None])[..., None], 0.0)
     return powers, most
+
+
+def _parts(logits: Tensor) -> list[slice]:
+    """Utterances whose powers of logits (B, T, V) are in memory at the same time."""
+    batch, frames, columns = logits.shape
+    each = max(frames * columns * (8 if logits.dtype == torch.float64 else 4), 1)
+    size = max(_PART_BYTES // each, 1)
+    return [slice(first, first + size) for first in range(0, batch, size)] or [slice(0, 0)]
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _cut(tensors: Sequence[Tensor | None], part: slice) -> list[Any]:
+    return [None if tensor is None else tensor[part] for tensor in tensors]
+
+
+def _sums(encoder: Tensor, of_predictor: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    """sum_k of both powers (B, T, U+1), and the encoder's maxima (B, T, 1)."""
+    sums, maxima = [], []
+    for part in _parts(encoder):
+        powers, most = _powers(*_cut((encoder, lengths), part))
+        sums.append(torch.matmul(powers, of_predictor[part].mT).add_(torch.finfo(powers.dtype).tiny))
+        maxima.append(most)
+    return _joined(sums), _joined(maxima)
 
 
 def _labels(targets: Tensor, columns: int) -> Tensor:
@@ -138,13 +167,11 @@ class _SimpleLoss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         labels = _labels(targets, encoder.shape[2])
         with torch.autocast(encoder.device.type, enabled=False):
-            of_encoder, encoder_most = _powers(encoder, lengths)
             of_predictor, predictor_most = _powers(predictor, None if counts is None else counts + 1)
-            sums = of_encoder @ of_predictor.mT
-            sums += torch.finfo(sums.dtype).tiny
+            sums, encoder_most = _sums(encoder, of_predictor, lengths)
             normalizer = sums.log() + encoder_most + predictor_most.mT
             alone = of_predictor.sum(2).log() + predictor_most.squeeze(2)
-            del of_encoder, of_predictor
+            del of_predictor
             by_arc = _arc_weights(encoder, predictor, labels, normalizer, alone, settings)
             loss = _lattice(by_arc, lengths, counts, settings)
         ctx.save_for_backward(encoder, predictor, labels, lengths, counts, sums, by_arc)
@@ -159,11 +186,15 @@ class _SimpleLoss(torch.autograd.Function):
         if grad is None:
             return None, None, *none
         with torch.no_grad():
-            grads = _gradients(grad, ctx.saved_tensors, ctx.settings)
+            parts = [
+                _gradients(grad[part], _cut(ctx.saved_tensors, part), ctx.settings)
+                for part in _parts(ctx.saved_tensors[0])
+            ]
+            grads = tuple(_joined(list(of_parts)) for of_parts in zip(*parts, strict=True))
         return *final(grads, grad, *ctx.saved_tensors[:2]), *none
 
 
-def _gradients(grad: Tensor, saved: tuple[Any, ...], settings: SimpleSettings) -> tuple[Tensor, Tensor]:
+def _gradients(grad: Tensor, saved: list[Any], settings: SimpleSettings) -> tuple[Tensor, Tensor]:
     """With respect to both logits. Through the normaliser they are products of exponentials, too."""
     encoder, predictor, labels, lengths, counts, sums, by_arc = saved
     scale = settings.predictor_only_scale
@@ -173,9 +204,6 @@ def _gradients(grad: Tensor, saved: tuple[Any, ...], settings: SimpleSettings) -
     of_encoder, _ = _powers(encoder, lengths)
     of_predictor, _ = _powers(predictor, None if counts is None else counts + 1)
     by_sum = by_node * (scale - 1) / sums
-    by_encoder = (by_sum @ of_predictor).mul_(of_encoder)
-    _add_columns(by_encoder, by_arc.sum(2), settings.blanks, 1 - scale)
-    _add_labels(by_encoder, by_arc[:, :, :-1, -1] * (1 - scale), labels)
     by_predictor = (by_sum.mT @ of_encoder).mul_(of_predictor)
     if scale:
         share = by_node.sum(1)[..., None] * scale / of_predictor.sum(2, keepdim=True).clamp(min=1)
@@ -183,6 +211,9 @@ def _gradients(grad: Tensor, saved: tuple[Any, ...], settings: SimpleSettings) -
     of_states = by_arc.sum(1)
     _add_columns(by_predictor, of_states, settings.blanks, 1)
     by_predictor[:, :-1].scatter_add_(2, labels[..., None], of_states[:, :-1, -1:])
+    by_encoder = of_encoder.mul_(by_sum @ of_predictor)
+    _add_columns(by_encoder, by_arc.sum(2), settings.blanks, 1 - scale)
+    _add_labels(by_encoder, by_arc[:, :, :-1, -1] * (1 - scale), labels)
     return by_encoder.to(encoder.dtype), by_predictor.to(predictor.dtype)
 
 

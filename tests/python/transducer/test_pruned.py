@@ -191,6 +191,20 @@ def test_padding_is_ignored_and_runs_repeat(device: torch.device) -> None:
     assert not gradients[1][1, 9:].any() and not gradients[5][1, 9:].any() and not gradients[6][1, 1:].any()
 
 
+def test_parts_of_a_batch(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Powers of logits are made for some utterances at a time."""
+    tensors, targets = network(device), labels(device)
+    given: dict[str, Any] = {"encoder_lengths": torch.tensor(LENGTHS[0], device=device), "reduction": "none"}
+    results = []
+    for limit in (1, 2 * T * V * 8, 2**25):
+        monkeypatch.setattr("warpalign._transducer.simple._PART_BYTES", limit)
+        loss = pruned(tensors, targets, **given).simple
+        results.append((loss, *torch.autograd.grad(loss.sum(), tensors[4:])))
+    for other in results[:2]:
+        for found, wanted in zip(other, results[2], strict=True):
+            torch.testing.assert_close(found, wanted)
+
+
 def test_edges(device: torch.device) -> None:
     """No frames, no labels, one frame; more labels than a band can pass."""
     tensors, targets = network(device), labels(device)
@@ -245,6 +259,7 @@ def test_autocast(device: torch.device) -> None:
     torch.testing.assert_close(cast.pruned, plain.pruned, rtol=0.02, atol=0)
 
 
+@pytest.mark.gpu
 def test_cuda_graph(cuda: torch.device) -> None:
     """A whole step is captured, and its replay takes other numbers and lengths."""
     tensors, targets = network(cuda, torch.float32), labels(cuda)
