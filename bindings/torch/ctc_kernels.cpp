@@ -1,17 +1,15 @@
 // For benchmarks, through ctypes: which kernels a library has, how often this process has launched each, and
 // the thresholds that it chooses by.
+#include "export.h"
 #include "warpalign/kernel_launches.h"
 #include "warpalign/tuning.h"
 
-extern "C" __attribute__((visibility("default"))) bool warpalign_ctc_kernel_launches(
-    int index, warpalign::KernelLaunches* out) {
+WARPALIGN_EXPORT bool warpalign_ctc_kernel_launches(int index, warpalign::KernelLaunches* out) {
   return warpalign::ctc_kernel_launches(index, out);
 }
-extern "C" __attribute__((visibility("default"))) bool warpalign_ctc_threshold(int index,
-                                                                               warpalign::Threshold* out) {
+WARPALIGN_EXPORT bool warpalign_ctc_threshold(int index, warpalign::Threshold* out) {
   return warpalign::ctc_threshold(index, out);
 }
-extern "C" __attribute__((visibility("default"))) bool warpalign_force_ctc_threshold(const char* name,
-                                                                                     int value) {
+WARPALIGN_EXPORT bool warpalign_force_ctc_threshold(const char* name, int value) {
   return warpalign::force_ctc_threshold(name, value);
 }

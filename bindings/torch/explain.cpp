@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "export.h"
 #include "warpalign/plan.h"
 #include "warpalign/sinkhorn.h"
 #include "warpalign/soft_dtw.h"
@@ -88,10 +89,10 @@ Status explain(const char* name, const ExplainRequest& request) {
 // Writes the description of an operator's plan, or what is wrong with the request, into `text`, cut off after
 // `text_bytes`. Returns whether it is the description. device_class: null for CUDA device 0, unless on_cpu;
 // threads: of a CPU.
-extern "C" __attribute__((visibility("default"))) bool warpalign_explain(
-    const char* operator_name, const std::int64_t* sizes, int count, int dtype, int precision, bool gradient,
-    bool batch_invariant, const char* way, bool on_cuda, const char* device_class, int threads, char* text,
-    std::size_t text_bytes) {
+WARPALIGN_EXPORT bool warpalign_explain(const char* operator_name, const std::int64_t* sizes, int count,
+                                        int dtype, int precision, bool gradient, bool batch_invariant,
+                                        const char* way, bool on_cuda, const char* device_class, int threads,
+                                        char* text, std::size_t text_bytes) {
   using namespace warpalign;
   using namespace warpalign::torch_binding;
   Execution execution = on_cuda ? Execution::cuda(0, nullptr) : Execution::host();

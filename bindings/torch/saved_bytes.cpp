@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <cstdint>
 
-#define WARPALIGN_C extern "C" __attribute__((visibility("default")))
+#include "export.h"
 
-WARPALIGN_C const char* warpalign_transducer_saved_formula(bool packed) {
+WARPALIGN_EXPORT const char* warpalign_transducer_saved_formula(bool packed) {
   return warpalign::transducer_saved_formula(packed);
 }
 
 // durations: TDT's, or those of big blanks.
-WARPALIGN_C int warpalign_transducer_arcs(bool tdt, const std::int32_t* durations, int count) {
+WARPALIGN_EXPORT int warpalign_transducer_arcs(bool tdt, const std::int32_t* durations, int count) {
   warpalign::TransducerLattice lattice;
   lattice.tdt = tdt;
   lattice.durations = std::min(count, int{warpalign::kTransducerDurations});
@@ -19,4 +19,4 @@ WARPALIGN_C int warpalign_transducer_arcs(bool tdt, const std::int32_t* duration
   return warpalign::transducer_arcs(lattice);
 }
 
-WARPALIGN_C const char* warpalign_ctc_saved_formula() { return warpalign::ctc_saved_formula(); }
+WARPALIGN_EXPORT const char* warpalign_ctc_saved_formula() { return warpalign::ctc_saved_formula(); }

@@ -1,17 +1,15 @@
 // For benchmarks, through ctypes: which kernels a library has, how often this process has launched each, and
 // the thresholds that it chooses by.
+#include "export.h"
 #include "warpalign/kernel_launches.h"
 #include "warpalign/tuning.h"
 
-extern "C" __attribute__((visibility("default"))) bool warpalign_soft_dtw_kernel_launches(
-    int index, warpalign::KernelLaunches* out) {
+WARPALIGN_EXPORT bool warpalign_soft_dtw_kernel_launches(int index, warpalign::KernelLaunches* out) {
   return warpalign::soft_dtw_kernel_launches(index, out);
 }
-extern "C" __attribute__((visibility("default"))) bool warpalign_soft_dtw_threshold(
-    int index, warpalign::Threshold* out) {
+WARPALIGN_EXPORT bool warpalign_soft_dtw_threshold(int index, warpalign::Threshold* out) {
   return warpalign::soft_dtw_threshold(index, out);
 }
-extern "C" __attribute__((visibility("default"))) bool warpalign_force_soft_dtw_threshold(const char* name,
-                                                                                          int value) {
+WARPALIGN_EXPORT bool warpalign_force_soft_dtw_threshold(const char* name, int value) {
   return warpalign::force_soft_dtw_threshold(name, value);
 }

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "export.h"
 #include "warpalign/plan.h"
 
 namespace warpalign::torch_binding {
@@ -49,8 +50,7 @@ const char* forced_way(Operator of) {
 }  // namespace warpalign::torch_binding
 
 // Name number `index` of an operator's ways; null where there is none. Unknown operators have none.
-extern "C" __attribute__((visibility("default"))) const char* warpalign_way(const char* operator_name,
-                                                                            bool on_cuda, int index) {
+WARPALIGN_EXPORT const char* warpalign_way(const char* operator_name, bool on_cuda, int index) {
   using namespace warpalign::torch_binding;
   const int of = operator_of(operator_name);
   return of < 0 ? nullptr
@@ -59,8 +59,7 @@ extern "C" __attribute__((visibility("default"))) const char* warpalign_way(cons
 
 // Every call of the operator takes this way from now on, in all threads of this process; empty: the plan
 // chooses. False: there is no such operator. Calls say whether there is such a way.
-extern "C" __attribute__((visibility("default"))) bool warpalign_force_way(const char* operator_name,
-                                                                           const char* way) {
+WARPALIGN_EXPORT bool warpalign_force_way(const char* operator_name, const char* way) {
   using namespace warpalign::torch_binding;
   const int of = operator_of(operator_name);
   if (of >= 0) forced[of] = *way ? kept(way) : nullptr;

@@ -2,11 +2,26 @@
 
 #include <atomic>
 
+#if WARPALIGN_X86_KERNELS
+#include <cpuid.h>
+#endif
+
 namespace warpalign::cpu {
 namespace {
 
 constexpr int kNoOverride = -1;
 std::atomic<int> g_override{kNoOverride};
+
+#if WARPALIGN_X86_KERNELS
+// Clang 14 does not know the name in __builtin_cpu_supports().
+bool has_f16c() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 Isa detect() {
 #if WARPALIGN_X86_KERNELS
@@ -15,7 +30,7 @@ Isa detect() {
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
     return Isa::kAvx512;
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
     return Isa::kAvx2;
   }
 #endif

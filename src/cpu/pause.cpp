@@ -1,12 +1,12 @@
 #include "cpu/pause.h"
 
-#include <sched.h>
+#include <thread>
 
 namespace warpalign::cpu {
 
 void pause(int turn) {
   if (turn % 64 == 63) {
-    sched_yield();
+    std::this_thread::yield();
     return;
   }
 #if WARPALIGN_X86_KERNELS

@@ -134,8 +134,8 @@ void gradient_of(const CtcProblem& p, const CtcGradient& gradient, const Utteran
                                              : 1;
   const GradientWriter<T> writer(p, gradient, u, upstream);
   const Saved saved(p, const_cast<void*>(gradient.saved), u.index);
-  writer.fill(u.frames, p.frames, T(0));
-  if (upstream == 0 || saved.header->outcome == Outcome::kNoPath) return writer.fill(0, u.frames, T(0));
+  writer.fill(u.frames, p.frames, T{});
+  if (upstream == 0 || saved.header->outcome == Outcome::kNoPath) return writer.fill(0, u.frames, T{});
   if (saved.header->outcome == Outcome::kBadLogit) {
     return writer.fill(0, u.frames, rounded_to<T>(std::numeric_limits<float>::quiet_NaN()));
   }

@@ -69,7 +69,7 @@ WARPALIGN_INLINE V hard_gate(const CpuCell<Real>& p, V z) {
   const V line = z * p.slope + p.offset;
   const V railed = min(splat(Real(1)), max(splat(Real(0)), line));
   const V inner = min(splat(kBelowOne), max(splat(kAboveZero), line));
-  return (z > p.low) & (z < p.high) ? inner : railed;
+  return ((z > p.low) & (z < p.high)) ? inner : railed;
 }
 
 template <class Real, class V>
@@ -82,12 +82,12 @@ template <class Real, class V>
 WARPALIGN_INLINE V gate_slope(bool hard, Real slope, V s) {
   if (!hard) return s * (Real(1) - s);
   // NaN is on no rail.
-  return (s == splat(Real(0))) | (s == splat(Real(1))) ? V{} : splat(slope);
+  return ((s == splat(Real(0))) | (s == splat(Real(1)))) ? V{} : splat(slope);
 }
 template <class Real, class V>
 WARPALIGN_INLINE V squash_slope(bool hard, V u) {
   if (!hard) return (Real(1) - u) * (Real(1) + u);
-  return (u == splat(Real(-1))) | (u == splat(Real(1))) ? V{} : splat(Real(1));
+  return ((u == splat(Real(-1))) | (u == splat(Real(1)))) ? V{} : splat(Real(1));
 }
 
 template <class V>
