@@ -2,7 +2,7 @@
 #
 #   make test VENV=~/envs/warpalign              another virtual environment than .venv
 #   make test WARPALIGN_CUDA_ARCHITECTURES=80    another architecture than this machine's GPU
-#   make test PYTEST_ARGS="-k alignment"         arguments for pytest; DEMO_ARGS, BENCH_ARGS, GPU_CHECK_ARGS and RELEASE_ARGS likewise
+#   make test PYTEST_ARGS="-k alignment"         arguments for pytest; DEMO_ARGS, BENCH_ARGS, GPU_CHECK_ARGS, ARM_ARGS and RELEASE_ARGS likewise
 #   make release RELEASE_FILES="wheel-cpu sdist" a release without the wheel of all GPU architectures
 
 PYTHON ?= python3
@@ -41,7 +41,7 @@ cmake --build $(BUILD)/dev -j $(JOBS)
 cmake --install $(BUILD)/dev --component python --prefix python
 endef
 
-.PHONY: help demo test lint format sanitize docs wheel wheel-cpu sdist release bench gpu-check tune tuning build clean
+.PHONY: help demo test test-arm test-clang lint format sanitize docs wheel wheel-cpu sdist release bench gpu-check tune tuning build clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # each step is parallel inside, and two would fight over the virtual environment
 
@@ -58,6 +58,17 @@ demo: build  ## the main jobs on real series, words, speech and point sets; plot
 test: $(dev_stamp)  ## every test that can run on this machine
 	$(call build_libraries,ON)
 	$(python) tools/run_tests.py $(BUILD)/dev $(PYTEST_ARGS)
+
+# Debian: g++-aarch64-linux-gnu, qemu-user, libgtest-dev. ARM_ARGS: arguments for ctest.
+test-arm: $(dev_stamp)  ## the C++ tests of the CPU path, cross-compiled for 64-bit Arm, in qemu
+	$(cmake) -B $(BUILD)/arm --toolchain cmake/aarch64-linux-gnu.cmake -DWARPALIGN_CUDA=OFF -DWARPALIGN_BUILD_TESTS=ON
+	cmake --build $(BUILD)/arm -j $(JOBS)
+	ctest --test-dir $(BUILD)/arm -j $(JOBS) --output-on-failure --no-tests=error $(ARM_ARGS)
+
+test-clang: $(dev_stamp)  ## the C++ tests of the CPU path, compiled with clang++, warnings as errors
+	$(cmake) -B $(BUILD)/clang -DCMAKE_CXX_COMPILER=clang++ -DWARPALIGN_CUDA=OFF -DWARPALIGN_BUILD_TESTS=ON
+	cmake --build $(BUILD)/clang -j $(JOBS)
+	ctest --test-dir $(BUILD)/clang -j $(JOBS) --output-on-failure --no-tests=error
 
 lint: $(dev_stamp)  ## formatting, static analysis, types, dependency direction, sizes
 	$(tool)/clang-format --dry-run -Werror $(cxx_files)

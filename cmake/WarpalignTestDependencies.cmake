@@ -18,7 +18,8 @@ FetchContent_Declare(benchmark
 
 function(provide name debian_package)
   find_package(${name} QUIET)
-  if(NOT ${name}_FOUND)
+  string(TOUPPER ${name} upper)
+  if(NOT ${name}_FOUND AND NOT FETCHCONTENT_SOURCE_DIR_${upper})  # cmake/aarch64-linux-gnu.cmake names sources
     message(NOTICE "${name} is not installed (Debian: apt-get install ${debian_package}): fetching it")
   endif()
   FetchContent_MakeAvailable(${name})
