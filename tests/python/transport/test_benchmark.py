@@ -1,12 +1,15 @@
 """The transport benchmark runs on the CPU."""
 
+import ctypes
+import struct
 import sys
 from multiprocessing import Pipe
+from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.transport import cpu_peers, cpu_solves, gromov_cpu, sanitize
+from benchmarks.transport import cpu_peers, cpu_solves, gromov_cpu, keops_nvcc, sanitize
 from benchmarks.transport.gromov import QUICK_GROMOV_SIZES, GromovSize
 from benchmarks.transport.normalize import QUICK_NORMALIZE_SIZES, NormalizeSize
 from benchmarks.transport.sizes import QUICK_SIZES, Size
@@ -61,3 +64,24 @@ def test_sanitizer_cases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def test_sanitizer_sees_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sanitize, "WRONG", {"float32": 0.0, "float64": 0.0})
     assert sanitize.run_cases(torch.device("cpu"), 1) > 0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_nvcc_compiles_formulas_of_keops(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With a stand-in for nvcc, which copies the source: KeOps' file has the binary's size before it."""
+    nvcc = tmp_path / "nvcc"
+    body = "echo no such type >&2; exit 1" if fails else 'echo "$@" >&1; cp "${5}" "${4}"'
+    nvcc.write_text(f"#!/bin/sh\n{body}\n")
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    target, code = str(tmp_path / "cubin").encode(), b"__global__ void f();"
+    given = [ctypes.create_string_buffer(text) for text in (target, code)]
+    result = keops_nvcc._Compiler.Compile(*given, *map(ctypes.c_int, (0, 1, 0)), None)
+    assert result == int(fails)
+    if fails:
+        assert "no such type" in capfd.readouterr().out
+    else:
+        assert (tmp_path / "cubin").read_bytes() == struct.pack("N", len(code)) + code
