@@ -8,6 +8,9 @@ namespace warpalign {
 // The cost C[i,j] of aligning step x[i] with step y[j], and its gradient by x[i]. The gradient by y[j] is the
 // negative of that; for the cosine it is the same formula with x and y exchanged. If a cost is not
 // differentiable its gradient is 0.
+//
+// A Mahalanobis distance |(x - y) L|^2 is kSquaredEuclidean of the series x L and y L, which the caller
+// multiplies; its gradient by L is x^T grad_(x L) + y^T grad_(y L).
 enum class CostKind : std::int32_t {
   kSquaredEuclidean,  // sum_d (x - y)^2               2 (x - y)
   kEuclidean,         // sqrt(sum_d (x - y)^2)         (x - y) / C, 0 where x = y

@@ -1,5 +1,6 @@
 """Soft-DTW and DTW of time series: values, alignments, paths, subsequences, barycenters, and all pairs of a set."""
 
+from warpalign._core.costs import Mahalanobis
 from warpalign._soft_dtw.barycenter import BarycenterResult, soft_dtw_barycenter
 from warpalign._soft_dtw.functional import (
     SoftDTWAlignment,
@@ -16,6 +17,7 @@ from warpalign._soft_dtw.sampling import SoftDTWSample, soft_dtw_sample
 __all__ = [
     "BarycenterResult",
     "DTWPath",
+    "Mahalanobis",
     "SoftDTW",
     "SoftDTWAlignment",
     "SoftDTWSample",

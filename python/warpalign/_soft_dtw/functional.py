@@ -70,6 +70,7 @@ def soft_dtw(
             and 1 against a zero vector; "huber" sum h(x - y) with h(t) = t^2 / 2 for |t| <= 1, else |t| - 1/2.
             Or a function of x (B, N, D) and y (B, M, D) that returns (B, N, M) in their dtype and is differentiable by
             autograd; half precision is converted to float32 first.
+            Or a :class:`Mahalanobis`, a linear metric that may be learned, without an N x M matrix.
         x_lengths: (B,) integers, a tensor on the same device, an array or a list: true lengths within x, each from 1 to N; a series
             of length 0 has no value. Padding is ignored, and its gradient is exactly 0. A length out of range raises; a tensor on a
             GPU is not read back, and its lengths are clamped into the range.

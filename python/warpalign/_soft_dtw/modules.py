@@ -71,6 +71,7 @@ class SoftDTW(nn.Module):
             self.register_buffer("gamma", checked)
         else:
             self.gamma = checked
+        self.cost = cost if isinstance(cost, nn.Module) else None  # its parameters are this module's, too
         self.reduction: Reduction = check_reduction(reduction)
         self._options: dict[str, Any] = {
             "cost": cost,

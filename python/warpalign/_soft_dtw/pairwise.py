@@ -20,6 +20,7 @@ from torch import Tensor
 
 from warpalign._core import optional
 from warpalign._core.checks import check_count, check_device_list, check_flag, check_group, check_number
+from warpalign._core.costs import Mahalanobis, without_padding
 from warpalign._core.series import Lengths, Mask, SeriesSet, alike, as_series, check_no_hole
 from warpalign._core.transforms import not_compiled
 from warpalign._soft_dtw.checks import check_options
@@ -135,6 +136,10 @@ def all_pairs(
 ) -> Tensor:
     """:func:`cdist_soft_dtw` of sets that have been read; a pair with NaN gets NaN."""
     gamma = check_number(gamma, "gamma")
+    if isinstance(metric := options.get("cost"), Mahalanobis):
+        # Once, and not in every tile: so that the gradients of the features reach the factor.
+        x, y = _features(x, metric), None if y is None else _features(y, metric)
+        options["cost"] = "sqeuclidean"
     group = check_group(distributed)
     needs_grad = torch.is_grad_enabled() and any(s is not None and s.values.requires_grad for s in (x, y))
     if group is not None and needs_grad:
@@ -160,6 +165,12 @@ def all_pairs(
     else:
         own, other = (self_values(side, for_pairs, job.devices[0], job.block_size) for side in (x, y))
     return values - (own[:, None] / 2 + other / 2)
+
+
+def _features(series: SeriesSet, metric: Mahalanobis) -> SeriesSet:
+    """Series whose squared distances are the metric's costs."""
+    lengths = None if series.lengths is None else series.lengths.to(series.values.device)
+    return series._replace(values=metric.features(without_padding(series.values, lengths)))
 
 
 def cdist_soft_dtw_normalized(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import Precision, check_flag
-from warpalign._core.costs import Cost, CostFunction
+from warpalign._core.costs import Cost, CostFunction, Mahalanobis
 from warpalign._core.series import AnySeries, Lengths, Mask
 from warpalign._core.transforms import not_compiled
 from warpalign._soft_dtw.checks import check_settings
@@ -122,7 +122,7 @@ def soft_dtw_subsequence(
     series: AnySeries,
     *,
     gamma: float = 1.0,
-    cost: Cost = "sqeuclidean",
+    cost: Cost | Mahalanobis = "sqeuclidean",
     query_lengths: Lengths | None = None,
     series_lengths: Lengths | None = None,
     step_penalty: float = 0.0,
@@ -137,7 +137,7 @@ def soft_dtw_subsequence(
         query: (B, N, D), (1, N, D) for one query in B series, or (N, D): a tensor, an array, a data frame or a list of series.
         series: (B, M, D), (1, M, D) or (M, D), in the same forms.
         gamma: smoothing, in units of the cost; finite and >= 0, not a tensor. 0: only the best match.
-        cost: a name as in :func:`soft_dtw`; functions are not supported.
+        cost: a name as in :func:`soft_dtw`, or a :class:`Mahalanobis`; functions are not supported.
         query_lengths: (B,) true lengths of the queries, from 1 to N: integers, as a tensor on the device of query, an array or a
             list. None: all N.
         series_lengths: (B,) true lengths of the series, from 1 to M; end_values after them are inf. None: all M.
@@ -161,8 +161,8 @@ def soft_dtw_subsequence(
     """
     if isinstance(gamma, Tensor):
         raise TypeError("gamma: expected a float, got Tensor")
-    if not isinstance(cost, str):
-        raise TypeError(f"cost: expected a str, got {type(cost).__name__}")
+    if not isinstance(cost, (str, Mahalanobis)):
+        raise TypeError(f"cost: expected a str or a Mahalanobis, got {type(cost).__name__}")
     of = problem(
         query,
         series,

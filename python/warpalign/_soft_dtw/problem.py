@@ -16,7 +16,7 @@ from warpalign._core.checks import (
     check_unbatched,
     warn_once,
 )
-from warpalign._core.costs import CostFunction, check_cost, check_costs, without_padding
+from warpalign._core.costs import CostFunction, Mahalanobis, check_cost, check_costs, without_padding
 from warpalign._core.lengths import check_lengths
 from warpalign._core.series import as_batch, is_half, one_mask, padded, widened
 from warpalign._core.torch_internals import is_transforming
@@ -64,12 +64,16 @@ class Problem(NamedTuple):
             settings = settings._replace(cost_kind=self.cost)
             return ops.draw_from_series(self.of._replace(gammas=gammas), settings, count, seed)
 
+    def without_hidden(self) -> tuple[Tensor, Tensor]:
+        """The series, without what missing steps and padding hold: it must not come back through a function's derivative either."""
+        of = self.of
+        x = without_padding(_without_missing(of.x, of.x_mask), of.x_lengths)
+        return x, without_padding(_without_missing(of.y, of.y_mask), of.y_lengths)
+
     def _costs(self, function: CostFunction) -> Costs:
         """What the caller's function makes of the pairs."""
         of = self.of
-        # What a missing step or padding holds must not come back through the function's derivative either.
-        x = without_padding(_without_missing(of.x, of.x_mask), of.x_lengths)
-        y = without_padding(_without_missing(of.y, of.y_mask), of.y_lengths)
+        x, y = self.without_hidden()
         with no_autocast():
             costs = check_costs(function(x, y), x, y)
         if of.x_mask is not None:
@@ -127,7 +131,7 @@ def problem(
     if only_series and not (unbatched or isinstance(gamma, Tensor)):
         pairs = _as_they_are(x, y, takes_halves)
         if pairs is not None:
-            return Problem(pairs, gamma, cost, settings, False)
+            return _with_features(Problem(pairs, gamma, cost, settings, False))
     if takes_arrays:
         x, x_lengths, own = as_batch(x, x_lengths, names[0], f"{names[0]}_lengths")
         x_mask = one_mask(x_mask, own, f"{names[0]}_mask", names[0])
@@ -152,7 +156,16 @@ def problem(
     n = check_lengths(x_lengths, f"{names[0]}_lengths", "N", x, batch)
     m = check_lengths(y_lengths, f"{names[1]}_lengths", "M", y, batch)
     gamma = gamma_of_pairs(gamma, x)
-    return Problem(Pairs(x, y, n, m, *masks), gamma, cost, settings, is_single)
+    return _with_features(Problem(Pairs(x, y, n, m, *masks), gamma, cost, settings, is_single))
+
+
+def _with_features(found: Problem) -> Problem:
+    """Squared distances of other features in place of a Mahalanobis distance."""
+    if not isinstance(found.cost, Mahalanobis):
+        return found
+    x, y = found.without_hidden()
+    features = found.of._replace(x=found.cost.features(x), y=found.cost.features(y))
+    return found._replace(of=features, cost=0)
 
 
 def _as_they_are(x: object, y: object, takes_halves: bool) -> Pairs | None:

@@ -13,6 +13,7 @@ import torch
 import warpalign
 from tests.python.bad_calls import BadCall, BadCalls, Given
 from warpalign import (
+    Mahalanobis,
     SoftDTW,
     dtw,
     dtw_path,
@@ -285,7 +286,7 @@ def _series() -> BadCalls:
                 "cost a function",
                 {"cost": torch.cdist},
                 TypeError,
-                "cost: expected a str, got function",
+                "cost: expected a str or a Mahalanobis, got function",
             )
             unknown, error, message = COSTS["an unknown cost"]
             add("an unknown cost", unknown, error, message)
@@ -420,6 +421,25 @@ CALLS: BadCalls = {
             (-1, ValueError, "at least 0, got -1"),
             (2.0, TypeError, "an int, got float"),
             (True, TypeError, "an int, got bool"),
+        )
+    },
+    **{
+        f"Mahalanobis: {what}": BadCall(lambda g, factor=factor: Mahalanobis(factor), error, f"factor: expected {message}")
+        for what, factor, error, message in (
+            ("a list", [[1.0]], TypeError, "a torch.Tensor, got list"),
+            ("integers", torch.eye(2).long(), TypeError, "dtype float64, float32, float16 or bfloat16, got torch.int64"),
+            ("1 axis", torch.ones(2), ValueError, "(D, K) without an empty axis, got shape (2,)"),
+            ("no columns", torch.ones(2, 0), ValueError, "(D, K) without an empty axis, got shape (2, 0)"),
+        )
+    },
+    **{
+        f"Mahalanobis: {what}, in a call": BadCall(
+            lambda g, factor=factor: soft_dtw(g.x, g.y, cost=Mahalanobis(factor(g.device))), error, f"factor: expected {message}"
+        )
+        for what, factor, error, message in (
+            ("another dtype", lambda d: torch.eye(2, device=d).double(), TypeError, "the dtype of the series, torch.float32, got torch.float64: write factor.to(torch.float32)"),
+            ("another device", lambda d: torch.eye(2, device="meta"), ValueError, "the device of the series, DEVICE, got meta: move the cost with .to('DEVICE')"),
+            ("other features", lambda d: torch.eye(3, device=d), ValueError, "(D, K) with the D = 2 features of the series, got shape (3, 3)"),
         )
     },
     "soft_dtw_subsequence: a masked query": BadCall(
