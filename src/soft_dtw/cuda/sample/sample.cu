@@ -60,17 +60,18 @@ __device__ void finish_path(std::int64_t* path, std::int64_t cells, std::int64_t
   }
 }
 
-// A block is a warp with 32 paths of a pair, one for each lane.
+// A block is a warp with some paths of a pair, one for each of its first lanes.
 __global__ void __launch_bounds__(kWarpSize)
-    sample_paths_kernel(const __grid_constant__ SampleParams params, int groups) {
+    sample_paths_kernel(const __grid_constant__ SampleParams params, int groups, int paths_per_warp) {
   const int turn = static_cast<int>(blockIdx.x) / groups, lane = threadIdx.x;
   const SampledPair pair = SampledPair::of(params, turn);
   const SoftDtwSamples& out = params.samples;
-  const int first = static_cast<int>(blockIdx.x) % groups * kWarpSize, number = first + lane;
+  const int first = static_cast<int>(blockIdx.x) % groups * paths_per_warp, number = first + lane;
+  const bool has_path = lane < paths_per_warp && number < out.paths_per_pair;
   const std::int64_t longest = static_cast<std::int64_t>(pair.p.n) + pair.p.m - 1;
   std::int64_t* const paths =
       out.paths + (static_cast<std::int64_t>(pair.b) * out.paths_per_pair + first) * 2 * longest;
-  const bool draws_one = number < out.paths_per_pair && params.has_paths[turn];
+  const bool draws_one = has_path && params.has_paths[turn];
   const int tile_columns = sample_tiles(pair.m);
   SamplePlace place{pair.n - 1, pair.m - 1, 0};
   SampleDraws draws(out.seed, pair.b, number);
@@ -100,9 +101,8 @@ __global__ void __launch_bounds__(kWarpSize)
   }
   __syncwarp();
   const std::int64_t cells = draws_one ? place.steps + 1 : 0;
-  if (number < out.paths_per_pair)
-    out.lengths[static_cast<std::int64_t>(pair.b) * out.paths_per_pair + number] = cells;
-  for (int s = 0; s < min(kWarpSize, out.paths_per_pair - first); ++s) {
+  if (has_path) out.lengths[static_cast<std::int64_t>(pair.b) * out.paths_per_pair + number] = cells;
+  for (int s = 0; s < min(paths_per_warp, out.paths_per_pair - first); ++s) {
     finish_path(paths + s * 2 * longest, cuda::shuffle(cells, s), longest, lane);
   }
 }
@@ -110,18 +110,30 @@ __global__ void __launch_bounds__(kWarpSize)
 const cuda::Kernel kBorders{kKernels, "sample_borders", nullptr, sample_borders_kernel};
 const cuda::Kernel kPaths{kKernels, "sample_paths", nullptr, sample_paths_kernel};
 
+// A warp computes every tile that one of its paths crosses. So a warp for each path is done first, and a warp
+// for many saves work: the most that leave each multiprocessor some warps.
+int paths_of_warp(int batch, int paths, int multiprocessors) {
+  constexpr std::int64_t kWarps = 4;
+  int most = kWarpSize;
+  while (most > 1 && static_cast<std::int64_t>(batch) * cuda::div_up(paths, most) < kWarps * multiprocessors)
+    most /= 2;
+  return most;
+}
+
 // How pairs take turns, and where everything lies.
 struct SamplePlan {
   std::int64_t rows_per_pair, borders_per_pair;
-  int pairs;   // of a turn
-  int groups;  // of 32 paths of a pair
+  int pairs;                   // of a turn
+  int paths_per_warp, groups;  // groups: warps of a pair
   SampleState* borders;
   std::uint8_t* has_paths;
 
-  SamplePlan(const SoftDtwProblem& p, const SoftDtwSamples& samples, Arena& arena)
+  SamplePlan(const SoftDtwProblem& p, const SoftDtwSamples& samples, const cuda::DeviceTraits& device,
+             Arena& arena)
       : rows_per_pair(std::int64_t{sample_tiles(p.n)} * p.m),
         borders_per_pair(rows_per_pair + std::int64_t{sample_tiles(p.m)} * p.n),
-        groups(sample_tiles(samples.paths_per_pair)) {
+        paths_per_warp(paths_of_warp(p.batch, samples.paths_per_pair, device.multiprocessors)),
+        groups(cuda::div_up(samples.paths_per_pair, paths_per_warp)) {
     const std::int64_t fit =
         static_cast<std::int64_t>(kMostBorderBytes / sizeof(SampleState)) / borders_per_pair;
     constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
@@ -134,9 +146,9 @@ struct SamplePlan {
 }  // namespace
 
 std::size_t sample_workspace_bytes_cuda(const SoftDtwProblem& p, const SoftDtwSamples& samples,
-                                        const Execution& /*execution*/) {
+                                        const Execution& execution) {
   Arena arena;
-  static_cast<void>(SamplePlan(p, samples, arena));
+  static_cast<void>(SamplePlan(p, samples, cuda::traits_of(execution.cuda_device), arena));
   return arena.used();
 }
 
@@ -146,8 +158,9 @@ Status sample_cuda(const SoftDtwProblem& p, const SoftDtwSamples& samples, Works
   PlanLog* const log = PlanLog::current();
   if (log) log->begin("soft_dtw_sample", cuda::name_of_device(execution.cuda_device));
   Arena arena(workspace.data);
-  const SamplePlan plan(p, samples, arena);
-  const int most = cuda::traits_of(execution.cuda_device).shared_bytes_per_block / kTileBytes;
+  const cuda::DeviceTraits device = cuda::traits_of(execution.cuda_device);
+  const SamplePlan plan(p, samples, device, arena);
+  const int most = device.shared_bytes_per_block / kTileBytes;
   const int warps = std::clamp(std::min(sample_tiles(p.n), most), 1, kMostBorderWarps);
   if (log) {
     log->line("way", "the only one: borders of tiles, then paths, " + std::to_string(plan.pairs) +
@@ -160,7 +173,8 @@ Status sample_cuda(const SoftDtwProblem& p, const SoftDtwSamples& samples, Works
     const std::size_t bytes = static_cast<std::size_t>(warps) * kTileBytes;
     Status s = cuda::launch(kBorders, {pairs, warps * kWarpSize, bytes, stream}, params);
     if (s.ok())
-      s = cuda::launch(kPaths, {pairs * plan.groups, kWarpSize, kTileBytes, stream}, params, plan.groups);
+      s = cuda::launch(kPaths, {pairs * plan.groups, kWarpSize, kTileBytes, stream}, params, plan.groups,
+                       plan.paths_per_warp);
     if (!s.ok()) return s;
   }
   return {};

@@ -79,7 +79,7 @@ __device__ double sampled_reciprocal_norm(const StridedTensor& series, int b, in
 template <class In, class Term>
 __device__ __forceinline__ void sum_features(const SampledPair& pair, int row0, int rows, int column0,
                                              int lane, SampleCell* tile, const Term& term) {
-  constexpr int kAtOnce = 8;
+  constexpr int kAtOnce = 8, kRows = 4;
   const SoftDtwProblem& p = pair.p;
   const In* const y = sampled_step<In>(p.y, pair.b, min(column0 + lane, pair.m - 1));
   for (int first = 0; first < p.dim; first += kAtOnce) {
@@ -88,15 +88,30 @@ __device__ __forceinline__ void sum_features(const SampledPair& pair, int row0, 
     for (int d = 0; d < kAtOnce; ++d) {
       own[d] = first + d < p.dim ? static_cast<double>(y[(first + d) * p.y.stride[2]]) : 0.0;
     }
-    for (int r = 0; r < rows; ++r) {
-      const In* const x = sampled_step<In>(p.x, pair.b, row0 + r) + first * p.x.stride[2];
-      SampleCell& cell = tile[r * kSampleTile + lane];
-      double sum = first > 0 ? cell.cost : 0.0;
+    // Four rows at a time: their sums do not wait for one another.
+    for (int r0 = 0; r0 < rows; r0 += kRows) {
+      double x[kRows][kAtOnce];
+      double sums[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const int row = min(r0 + r, rows - 1);
+        const In* const step = sampled_step<In>(p.x, pair.b, row0 + row) + first * p.x.stride[2];
+#pragma unroll
+        for (int d = 0; d < kAtOnce; ++d) {
+          x[r][d] = first + d < p.dim ? static_cast<double>(step[d * p.x.stride[2]]) : 0.0;
+        }
+        sums[r] = first > 0 ? tile[row * kSampleTile + lane].cost : 0.0;
+      }
 #pragma unroll
       for (int d = 0; d < kAtOnce; ++d) {
-        if (first + d < p.dim) sum += term(static_cast<double>(x[d * p.x.stride[2]]), own[d], r);
+        if (first + d >= p.dim) break;
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) sums[r] += term(x[r][d], own[d], min(r0 + r, rows - 1));
       }
-      cell.cost = sum;
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        if (r0 + r < rows) tile[(r0 + r) * kSampleTile + lane].cost = sums[r];
+      }
     }
   }
 }
