@@ -21,6 +21,7 @@ from benchmarks.soft_dtw.cpu_tables import (
 from benchmarks.soft_dtw.limits import limit
 from benchmarks.soft_dtw.peers import PEERS
 from benchmarks.soft_dtw.sizes import Size
+from benchmarks.soft_dtw.study_tables import TABLES as STUDIES
 
 
 def gpu_rows(precision: str = "highest") -> list[Row]:
@@ -379,4 +380,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "second-order": second_order_table,
     "accuracy": accuracy_table,
     "images": images,
+    **STUDIES,
 }

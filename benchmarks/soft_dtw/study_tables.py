@@ -1,0 +1,120 @@
+"""Tables of studies on data: sampled alignments, learned metrics, and gamma."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.harness import tables
+from benchmarks.harness.results import Row
+from benchmarks.harness.tables import NOTHING, markdown, newest, number, origin, times
+
+
+def sampling_table() -> str:
+    """Drawing paths, beside the same in torch."""
+    rows = newest(tables.load("*/*-sampling.json"), "device", "B", "N", "D", "paths")
+    if not rows:
+        return NOTHING
+    header = ["device", "pairs", "N × M", "D", "paths", "ms", "torch, ms", "faster", "MiB", "torch, MiB"]
+    body = [
+        [
+            *(row["device"], str(row["B"]), f"{row['N']} × {row['N']}", str(row["D"]), str(row["paths"])),
+            *(f"**{number(row['warpalign_ms'])}**", number(row["torch_ms"]), times(row["times"])),
+            *(number(row["warpalign_mib"]), number(row["torch_mib"])),
+        ]
+        for row in rows
+    ]
+    note = (
+        f"{origin(rows)}. `benchmarks/soft_dtw/sampling.py`: float32, gamma 1, CPUs with one thread; MiB of a GPU above the inputs, the "
+        "paths included. torch: the table in float64 by anti-diagonals, then one step of all paths at a time."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
+def with_deviation(row: Row, name: str, digits: int = 3) -> str:
+    return f"{number(row[name], digits)} ± {number(row[f'{name}_deviation'], 2)}"
+
+
+def linear_metric_table() -> str:
+    """Accuracy with squared distances and with a learned metric."""
+    rows = newest(tables.load("*/*-linear-metric.json"), "drift")
+    if not rows:
+        return NOTHING
+    header = ["drift, standard deviation", "squared distances", "learned metric"]
+    body = [
+        [f"{row['drift']:g}"]
+        + [
+            f"{row[f'accuracy_{name}']:.3f} ± {row[f'deviation_{name}']:.2g}"
+            for name in ("squared", "learned")
+        ]
+        for row in rows
+    ]
+    note = (
+        f"Accuracy of one nearest neighbour, mean and standard deviation of {rows[0]['seeds']} seeds; {rows[0]['train']} known series, "
+        f"{rows[0]['test']} new ones, {rows[0]['steps']} steps of Adam, pixels in [0, 1]. {origin(rows)}. "
+        "`benchmarks/soft_dtw/linear_metric.py`."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
+def gamma_rows(task: str) -> list[Row]:
+    rows = [row for row in tables.load("*/*-gamma.json") if row["task"] == task]
+    return sorted(newest(rows, "fraction", "normalize", "scheduled"), key=lambda row: row["fraction"])
+
+
+def gamma_tasks_table() -> str:
+    """Accuracy of neighbours and of barycenters, by gamma."""
+    found = {task: gamma_rows(task) for task in ("neighbours", "barycenters")}
+    if not all(found.values()):
+        return NOTHING
+    header = ["gamma / median"] + [
+        f"{task}, {name}" for task in found for name in ("value", "`normalize=True`")
+    ]
+    fractions = dict.fromkeys(row["fraction"] for row in found["neighbours"])
+    body = [
+        [f"{fraction:g}"]
+        + [
+            with_deviation(row, "accuracy")
+            for rows in found.values()
+            for normalize in (False, True)
+            for row in rows
+            if (row["fraction"], row["normalize"]) == (fraction, normalize)
+        ]
+        for fraction in fractions
+    ]
+    return f"{markdown(header, body)}\n\nAccuracy, three seeds. {origin(found['neighbours'])}. `benchmarks/soft_dtw/gamma_study.py`."
+
+
+def gamma_training_table() -> str:
+    """Forecasts of networks trained with several gammas."""
+    rows = gamma_rows("training")
+    if not rows:
+        return NOTHING
+    cells = {(row["fraction"], row["normalize"], row["scheduled"]): row for row in rows}
+    kinds = ((False, False), (True, False), (False, True), (True, True))
+    header = [
+        "gamma / median",
+        "value",
+        "`normalize=True`",
+        "value, scheduled",
+        "`normalize=True`, scheduled",
+    ]
+    body = []
+    for fraction in dict.fromkeys(row["fraction"] for row in rows):
+        found = [cells.get((fraction, *kind)) for kind in kinds]
+        shown = [
+            "–" if row is None else f"{number(row['dtw'])}, {number(row['squared_error'])}" for row in found
+        ]
+        body.append([f"{fraction:g}", *shown])
+    note = (
+        f"Hard DTW and squared error of forecasts per time step, means of three seeds: lower is better. {origin(rows)}. "
+        "`benchmarks/soft_dtw/gamma_study.py`."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "sampling": sampling_table,
+    "linear-metric": linear_metric_table,
+    "gamma-tasks": gamma_tasks_table,
+    "gamma-training": gamma_training_table,
+}
