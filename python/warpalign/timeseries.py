@@ -13,10 +13,12 @@ from warpalign._soft_dtw.modules import SoftDTW
 from warpalign._soft_dtw.pairwise import cdist_soft_dtw, cdist_soft_dtw_normalized
 from warpalign._soft_dtw.paths import DTWPath, SoftDTWSubsequence, dtw_path, soft_dtw_subsequence
 from warpalign._soft_dtw.sampling import SoftDTWSample, soft_dtw_sample
+from warpalign._soft_dtw.scheduler import GammaScheduler
 
 __all__ = [
     "BarycenterResult",
     "DTWPath",
+    "GammaScheduler",
     "Mahalanobis",
     "SoftDTW",
     "SoftDTWAlignment",

@@ -14,6 +14,8 @@ from sklearn.exceptions import NotFittedError
 from tests.python.bad_calls import BadCall, BadCalls, Given
 from tests.python.soft_dtw.bad_calls.functional import jagged, made, not_a_number
 from warpalign import (
+    GammaScheduler,
+    SoftDTW,
     SoftDTWKMeans,
     SoftDTWKNeighborsClassifier,
     SoftDTWKNeighborsRegressor,
@@ -356,4 +358,28 @@ CALLS: BadCalls = {
     "plot.barycenter: too few labels": BadCall(
         lambda g: plot.barycenter(X[None], Y, labels=["one"]), ValueError, "labels: expected 2, one per feature, got 1"
     ),
+    **{
+        f"GammaScheduler: {what}": BadCall(
+            lambda g, loss=loss, options=options: GammaScheduler(loss(), **({"end": 0.1, "steps": 5} | options)), error, message
+        )
+        for what, loss, options, error, message in (
+            ("a loss that is none", lambda: torch.nn.MSELoss(), {}, TypeError, "loss: expected a SoftDTW, got MSELoss"),
+            ("a learned gamma", lambda: SoftDTW(torch.nn.Parameter(torch.ones(()))), {}, ValueError,
+             "loss: expected a gamma that is a number or a buffer, got a parameter, which an optimizer changes"),
+            ("a gamma for each pair", lambda: SoftDTW(torch.ones(3)), {}, ValueError,
+             "loss: expected one gamma for all pairs, got a buffer of shape (3,)"),
+            ("an unknown curve", SoftDTW, {"curve": "step"}, ValueError,
+             'curve: expected "linear", "cosine" or "exponential", got \'step\''),
+            ("an end of 0", SoftDTW, {"end": 0}, ValueError, "end: expected a finite number > 0, got 0"),
+            ("a negative end", SoftDTW, {"end": -1, "curve": "linear"}, ValueError, "end: expected a finite number >= 0, got -1"),
+            ("an end of 0 of a buffer", lambda: SoftDTW(torch.ones(())), {"end": 0, "curve": "linear"}, ValueError,
+             "end: expected a finite number > 0, got 0"),
+            ("a start of 0", SoftDTW, {"start": 0.0}, ValueError, "start: expected a finite number > 0, got 0.0"),
+            ("no steps", SoftDTW, {"steps": 0}, ValueError, "steps: expected at least 1, got 0"),
+            ("steps of float", SoftDTW, {"steps": 2.0}, TypeError, "steps: expected an int, got float"),
+            ("last_epoch -2", SoftDTW, {"last_epoch": -2}, ValueError, "last_epoch: expected at least -1, got -2"),
+            ("no start when resumed", SoftDTW, {"last_epoch": 3}, ValueError,
+             "start: expected a number with last_epoch = 3, got None: the loss has a later gamma"),
+        )
+    },
 }  # fmt: skip
