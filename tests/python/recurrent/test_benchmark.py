@@ -19,6 +19,12 @@ def test_measures_a_row(size: Size) -> None:
     assert set(SUITE.columns) <= row.keys()
 
 
+def test_a_row_of_forward_passes_takes_no_training_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.recurrent.measure.Problem.step", None)
+    row = SUITE.measure(Size(4, 2, 3, 5, dtype="float32", options=FORWARD), torch.device("cpu"), 0.01)
+    assert row["step_ms"] > 0
+
+
 def test_results_are_reproducible() -> None:
     assert SUITE.not_reproducible(torch.device("cpu"), 2) == []
 
