@@ -35,60 +35,38 @@ __device__ __forceinline__ Real sum_for_lane(Real (&sums)[32], int lane) {
   }
 }
 
-// A lane's part of the product of a group's rows of weights with rows of the batch: every 32nd piece of the
-// depth. Some pieces of weights are asked for before the first one is multiplied.
+// sums[8 w + r] += weights[w] times rows[r], of one piece.
 template <class T>
-struct GroupProduct {
-  static constexpr int kSize = Piece<T>::kSize, kAhead = 2;
-
-  const T* weights[kGroupRows];
-  int first, end;  // in pieces: the lane's first one, and the end of its warp's part
-  Piece<T> asked[kAhead][kGroupRows];
-
-  __device__ __forceinline__ void ask(int from) {
-    unroll<kAhead>([&](int n) {
-      const int piece = from + n * cuda::kWarpSize;
-      unroll<kGroupRows>([&](int w) {
-        if (piece < end) asked[n][w] = read_piece(weights[w], piece);
-      });
+__device__ __forceinline__ void add_piece(const Piece<T> (&weights)[kGroupRows],
+                                          const T* const (&rows)[kTileRows], int count, int piece,
+                                          Sum<T> (&sums)[32]) {
+  constexpr int kSize = Piece<T>::kSize;
+  Sum<T> weight[kGroupRows][kSize];
+  unroll<kGroupRows>(
+      [&](int w) { unroll<kSize>([&](int k) { weight[w][k] = cuda::widen(weights[w].entries[k]); }); });
+  const auto add = [&](const Piece<T>& packed, int r) {
+    unroll<kSize>([&](int k) {
+      const Sum<T> entry = cuda::widen(packed.entries[k]);
+      unroll<kGroupRows>([&](int w) { sums[w * kTileRows + r] += weight[w][k] * entry; });
     });
+  };
+  if (count == 1) return add(read_piece(rows[0], piece), 0);
+  // Rows that are not there are the last one again. All are asked for before the first one is multiplied.
+  Piece<T> packed[kTileRows];
+  unroll<kTileRows>([&](int r) { packed[r] = read_piece(rows[r], piece); });
+  unroll<kTileRows>([&](int r) { add(packed[r], r); });
+}
+// The same of all pieces from begin to the one before end, shared by the lanes.
+template <class T>
+__device__ __forceinline__ void add_products(const T* const (&weights)[kGroupRows],
+                                             const T* const (&rows)[kTileRows], int count, int begin, int end,
+                                             int lane, Sum<T> (&sums)[32]) {
+  for (int piece = begin + lane; piece < end; piece += cuda::kWarpSize) {
+    Piece<T> packed[kGroupRows];
+    unroll<kGroupRows>([&](int w) { packed[w] = read_piece(weights[w], piece); });
+    add_piece(packed, rows, count, piece, sums);
   }
-  // sums[kRows w + r] += weights[w] times rows[r]. Rows from `count` on are the last one again. ask(first)
-  // has been called.
-  template <int kRows>
-  __device__ __forceinline__ void add(const T* const (&rows)[kRows], int count,
-                                      Sum<T> (&sums)[kGroupRows * kRows]) {
-#pragma unroll 1
-    for (int from = first; from < end; from += kAhead * cuda::kWarpSize) {
-      if (from > first) ask(from);
-      unroll<kAhead>([&](int n) {
-        const int piece = from + n * cuda::kWarpSize;
-        if (piece < end) add_piece(asked[n], rows, count, piece, sums);
-      });
-    }
-  }
-
- private:
-  template <int kRows>
-  __device__ __forceinline__ static void add_piece(const Piece<T> (&packed)[kGroupRows],
-                                                   const T* const (&rows)[kRows], int count, int piece,
-                                                   Sum<T> (&sums)[kGroupRows * kRows]) {
-    Sum<T> weight[kGroupRows][kSize];
-    unroll<kGroupRows>(
-        [&](int w) { unroll<kSize>([&](int k) { weight[w][k] = cuda::widen(packed[w].entries[k]); }); });
-    const auto add = [&](const Piece<T>& entries, int r) {
-      unroll<kSize>([&](int k) {
-        const Sum<T> entry = cuda::widen(entries.entries[k]);
-        unroll<kGroupRows>([&](int w) { sums[w * kRows + r] += weight[w][k] * entry; });
-      });
-    };
-    if (count == 1) return add(read_piece(rows[0], piece), 0);
-    // All are asked for before the first one is multiplied.
-    Piece<T> of_rows[kRows];
-    unroll<kRows>([&](int r) { of_rows[r] = read_piece(rows[r], piece); });
-    unroll<kRows>([&](int r) { add(of_rows[r], r); });
-  }
-};
+}
 
 // Task says what is multiplied and what happens to the sums:
 //   rows(cell), weight(cell, row): the rows of weights, packed;   factor(cell, place, b): what multiplies
@@ -101,6 +79,7 @@ struct GroupProduct {
 template <class T, class Task>
 __global__ void __launch_bounds__(kTileThreads, sizeof(T) == 4 ? 2 : 1) step_kernel(StepParams<T> p) {
   constexpr int kSplits = Task::kSplits, kGroups = kTileWarps / kSplits, kRows = Task::kRows;
+  constexpr int kAhead = 2;  // pieces of a weight row that a lane asks for before it waits
   __shared__ Sum<T> parts[kTileWarps][32];
   const int block = static_cast<int>(blockIdx.x);
   const CudaCell<T> cell = cell_of(p.cell, block / p.blocks_of_direction);
@@ -110,12 +89,17 @@ __global__ void __launch_bounds__(kTileThreads, sizeof(T) == 4 ? 2 : 1) step_ker
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int all_rows = Task::rows(cell), own_rows = (first_group + warp / kSplits) * kGroupRows;
   const int pieces = Task::depth(cell) / Piece<T>::kSize, part = warp % kSplits;
-  GroupProduct<T> product;
-  product.first = pieces * part / kSplits + lane;
-  product.end = own_rows < all_rows && !Task::skips(cell, p.place) ? pieces * (part + 1) / kSplits : 0;
-  unroll<kGroupRows>(
-      [&](int w) { product.weights[w] = Task::weight(cell, min(own_rows + w, all_rows - 1)); });
-  product.ask(product.first);
+  const int begin = pieces * part / kSplits;
+  const int end = own_rows < all_rows && !Task::skips(cell, p.place) ? pieces * (part + 1) / kSplits : 0;
+  const T* weights[kGroupRows];
+  Piece<T> asked[kAhead][kGroupRows];
+  unroll<kGroupRows>([&](int w) { weights[w] = Task::weight(cell, min(own_rows + w, all_rows - 1)); });
+  unroll<kAhead>([&](int n) {
+    const int piece = begin + n * cuda::kWarpSize + lane;
+    unroll<kGroupRows>([&](int w) {
+      if (piece < end) asked[n][w] = read_piece(weights[w], piece);
+    });
+  });
   // The first threads finish an item each.
   constexpr int kItems = kGroups * kGroupRows / kRows;  // of a row of the batch
   const int own = thread % kItems, r = thread / kItems, b = first_row + r;
@@ -130,7 +114,11 @@ __global__ void __launch_bounds__(kTileThreads, sizeof(T) == 4 ? 2 : 1) step_ker
   const T* rows[kTileRows];
   unroll<kTileRows>([&](int n) { rows[n] = Task::factor(cell, p.place, min(first_row + n, batch - 1)); });
   Sum<T> sums[32] = {};
-  product.add(rows, batch - first_row, sums);
+  unroll<kAhead>([&](int n) {
+    const int piece = begin + n * cuda::kWarpSize + lane;
+    if (piece < end) add_piece(asked[n], rows, batch - first_row, piece, sums);
+  });
+  add_products<T>(weights, rows, batch - first_row, begin + kAhead * cuda::kWarpSize, end, lane, sums);
   parts[warp][lane] = sum_for_lane(sums, lane);
   __syncthreads();
   if (!finishes) return;

@@ -8,6 +8,65 @@
 
 namespace warpalign::detail::recurrent {
 
+// The pieces of a depth that a part of it has, dealt out to the lanes.
+struct PiecesOfPart {
+  int begin, end;
+
+  template <class T>
+  static __device__ __forceinline__ PiecesOfPart of(int depth, int part, int parts) {
+    const int pieces = depth / Piece<T>::kSize;
+    return {pieces * part / parts, pieces * (part + 1) / parts};
+  }
+};
+
+// A unit's 4 rows of weights times a row of the batch, by the lanes of a warp.
+template <class T>
+struct UnitProduct {
+  static constexpr int kSize = Piece<T>::kSize;
+  static constexpr int kAhead =
+      2;  // pieces of each row of weights that a lane reads before the first product
+
+  const T* weights[kGroupRows];
+  PiecesOfPart pieces;
+  int lane;
+  Piece<T> ahead[kAhead][kGroupRows];
+
+  // The rows lie `step` rows of `depth` elements apart.
+  __device__ __forceinline__ UnitProduct(const T* from, int unit, int step, int depth, int part, int parts)
+      : pieces(PiecesOfPart::of<T>(depth, part, parts)),
+        lane(static_cast<int>(threadIdx.x) % cuda::kWarpSize) {
+    unroll<kGroupRows>([&](int w) { weights[w] = from + (static_cast<Offset>(w) * step + unit) * depth; });
+  }
+  __device__ __forceinline__ int piece_at(int k) const { return pieces.begin + lane + k * cuda::kWarpSize; }
+  __device__ __forceinline__ static const Piece<T>& piece_of(const T* row, int piece) {
+    return *reinterpret_cast<const Piece<T>*>(row + static_cast<Offset>(piece) * kSize);
+  }
+  __device__ __forceinline__ void read_ahead(int first) {
+    unroll<kAhead>([&](int k) {
+      unroll<kGroupRows>([&](int w) {
+        if (piece_at(first + k) < pieces.end) ahead[k][w] = piece_of(weights[w], piece_at(first + k));
+      });
+    });
+  }
+  // sums[w] += weights[w] times `row`. read_ahead(0) has been called.
+  __device__ __forceinline__ void add(const T* row, Sum<T> (&sums)[kGroupRows]) {
+#pragma unroll 1
+    for (int first = 0; piece_at(first) - lane < pieces.end; first += kAhead) {
+      if (first > 0) read_ahead(first);
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        const int piece = piece_at(first + k);
+        if (piece >= pieces.end) continue;
+        const Piece<T> packed = piece_of(row, piece);
+        unroll<kSize>([&](int e) {
+          const Sum<T> entry = cuda::widen(packed.entries[e]);
+          unroll<kGroupRows>([&](int w) { sums[w] += cuda::widen(ahead[k][w].entries[e]) * entry; });
+        });
+      }
+    }
+  }
+};
+
 // The results of a unit of row b. z: of its gates, with biases; before: c0.
 template <class T>
 __device__ __forceinline__ void finish_single_step(const SingleStepParams<T>& p, const Sum<T> (&z)[4],
@@ -43,24 +102,16 @@ __global__ void __launch_bounds__(kTileThreads, 2) single_step_kernel(SingleStep
     if (p.c0) before = cell.read_cell(p.c0, own_unit);
   }
   Sum<T> sums[kGroupRows] = {};
-  const Offset unit = min(first_unit + warp / kParts, cell.hidden - 1);
-  const auto product_with = [&](const T* matrix, int depth) {
-    const int pieces = depth / Piece<T>::kSize;
-    GroupProduct<T> product;
-    product.first = pieces * part / kParts + lane, product.end = pieces * (part + 1) / kParts;
-    unroll<kGroupRows>(
-        [&](int w) { product.weights[w] = matrix + (w * Offset{cell.hidden} + unit) * depth; });
-    product.ask(product.first);
-    return product;
-  };
+  const int unit = min(first_unit + warp / kParts, cell.hidden - 1);
   if (p.h0) {
-    const T* const rows[1] = {p.h0};
-    product_with(p.hh, cell.hidden).add(rows, 1, sums);
+    UnitProduct<T> of_h(p.hh, unit, cell.hidden, cell.hidden, part, kParts);
+    of_h.read_ahead(0);
+    of_h.add(p.h0, sums);
   }
-  const T* const rows[1] = {p.x};
-  GroupProduct<T> of_x = product_with(p.ih, p.input);
+  UnitProduct<T> of_x(p.ih, unit, cell.hidden, p.input, part, kParts);
+  of_x.read_ahead(0);
   cuda::wait_for_launch_before();
-  of_x.add(rows, 1, sums);
+  of_x.add(p.x, sums);
   unroll<kGroupRows>([&](int w) {
     const Sum<T> sum = cuda::reduce_sum(sums[w]);
     if (lane == w) parts[warp][w] = sum;
