@@ -45,7 +45,9 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_backward_kernel(
   }
   const PartMail<kSplit> mail(parts, at, part, cell.hidden);
 
-  const bool asks_early = kIsSplit && pairs > 1;  // the next pair's rows are there when a pair's step ends
+  // Of blocks that share units the next pair's rows are there when a pair's step ends. Else rows are asked
+  // for after the tape: four times as many bytes, which would be asked for in vain before.
+  const bool asks_early = pairs > 1;
   RowPair<T> from{};
   typename Weights::Asked words;
   weights.ask(from.of, words);
@@ -54,25 +56,29 @@ __global__ void __launch_bounds__(kResidentThreads, 1) resident_backward_kernel(
     for (int pair = 0; pair < pairs; ++pair) {
       const auto asked = gradient.ask(place, pair);
       float sum[1] = {};
-      if (place > 0) {
+      if constexpr (!kIsSplit) {
         typename Weights::Sums sums[2] = {};
+        from = rows_of_dz(cell, rows, at, exchange, place, pair, first_gate);
+        weights.ask(from.of, words);
         weights.multiply(from.of, 2 * pair + 1 < p.tiles, words, sums);
-        if constexpr (kIsSplit) {
+        join_sums(sums, partials, 0, sum);
+      } else {
+        if (place > 0) {
+          typename Weights::Sums sums[2] = {};
+          weights.multiply(from.of, 2 * pair + 1 < p.tiles, words, sums);
           __syncthreads();  // the sums of the turn before have been read
           put_sums<kSplit>(sums, partials);
           __syncthreads();
           mail.send(partials, pair, place % 2);
-        } else {
-          join_sums(sums, partials, 0, sum);
         }
+        const bool is_last = pair + 1 == pairs;
+        from = rows_of_dz(cell, rows, at, exchange, is_last ? place + 1 : place, is_last ? 0 : pair + 1,
+                          first_gate);
+        if (asks_early) weights.ask(from.of, words);
+        if (place > 0) sum[0] = mail.take(pair, place, at.row);
       }
-      const bool is_last = pair + 1 == pairs;
-      from = rows_of_dz(cell, rows, at, exchange, is_last ? place + 1 : place, is_last ? 0 : pair + 1,
-                        first_gate);
-      if (asks_early) weights.ask(from.of, words);
-      if (kIsSplit && place > 0) sum[0] = mail.take(pair, place, at.row);
       gradient.finish(place, pair, asked, sum[0], own[pair * kResidentThreads + thread]);
-      if (!asks_early) weights.ask(from.of, words);
+      if (kIsSplit && !asks_early) weights.ask(from.of, words);
     }
   }
   if constexpr (kIsSplit) cuda::cluster_sync();  // nobody has ended before its messages are taken
