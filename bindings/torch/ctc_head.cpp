@@ -1,5 +1,5 @@
-// torch.ops.warpalign.ctc_head_labels and ctc_chunk_*: the steps of a loss whose logits come a chunk of frames
-// at a time (warpalign/ctc_head.h). Compiled into the CPU and the CUDA library.
+// torch.ops.warpalign.ctc_head_labels and ctc_chunk_*: the steps of a loss whose logits come a chunk of
+// frames at a time (warpalign/ctc_head.h). Compiled into the CPU and the CUDA library.
 #include "warpalign/ctc_head.h"
 
 #include <torch/csrc/stable/library.h>

@@ -47,13 +47,6 @@ def from_anndata(
     Raises:
         TypeError: adata has no obsm and X, or a matrix is not numeric.
         ValueError: a key or a gene does not exist, or arguments do not go together.
-
-    Examples:
-        >>> genes = first.var_names.intersection(second.var_names)  # doctest: +SKIP
-        >>> x, y = (from_anndata(slice, genes=genes) for slice in (first, second))  # doctest: +SKIP
-        >>> result = gromov_wasserstein(  # doctest: +SKIP
-        ...     x.points, y.points, features=(x.features, y.features), feature_weight=0.5, epsilon=1e-3
-        ... )
     """
     if not all(hasattr(adata, name) for name in ("obsm", "layers", "X", "var_names")):
         raise TypeError(f"adata: expected an AnnData, got {type(adata).__name__}")

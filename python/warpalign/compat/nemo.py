@@ -134,14 +134,10 @@ def install(*, fused_joint: bool = True) -> Installation:
             keep their own way.
 
     Returns:
-        The replaced names. A ``with`` block puts the originals back at its end, as :func:`uninstall` does.
+        The replaced names. A ``with`` block puts the originals back at its end, as ``uninstall()`` does.
 
     Raises:
         ImportError: NeMo is not installed, or its modules are not where this function expects them.
-
-    Examples:
-        >>> warpalign.compat.nemo.install()  # doctest: +SKIP
-        >>> model = nemo_asr.models.EncDecRNNTBPEModel(config, trainer=trainer)  # doctest: +SKIP
     """
     made = Installation(_replacements(fused_joint))
     if made.replaced:

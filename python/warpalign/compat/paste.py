@@ -40,8 +40,8 @@ def pairwise_align(
 ) -> Any:
     """Aligns the spots of two slices by fused Gromov-Wasserstein transport.
 
-    The plan minimises (1 - alpha) <M, T> + alpha sum (Da[i, k] - Db[j, l])^2 T[i, j] T[k, l], M being the dissimilarity of
-    expression and Da, Db the Euclidean distances within the slices, and an entropic term.
+    The plan minimises (1 − alpha) ⟨M, T⟩ + alpha Σ (Da[i, k] − Db[j, l])² T[i, j] T[k, l] and an entropic term. M is the
+    dissimilarity of expression; Da and Db are the Euclidean distances within the slices.
 
     Args:
         sliceA: an AnnData of n spots with coordinates in ``obsm["spatial"]``.

@@ -52,7 +52,7 @@ def install() -> Installation:
     Call it before hyperparameters are loaded, because they keep the function that they find.
 
     Returns:
-        The replaced names. A ``with`` block puts the original back at its end, as :func:`uninstall` does.
+        The replaced names. A ``with`` block puts the original back at its end, as ``uninstall()`` does.
 
     Raises:
         ImportError: SpeechBrain is not installed, or its loss is not where this function expects it.

@@ -171,7 +171,7 @@ def install() -> Installation:
     """Lets the Parakeet models of Transformers train with these losses, without a change to the models.
 
     Returns:
-        The replaced names. A ``with`` block puts the originals back at its end, as :func:`uninstall` does.
+        The replaced names. A ``with`` block puts the originals back at its end, as ``uninstall()`` does.
 
     Raises:
         ImportError: Transformers 5 is not installed, or its losses are not where this function expects them.
