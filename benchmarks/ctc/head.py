@@ -58,7 +58,10 @@ class Problem:
         self.targets = torch.randint(1, size.C, (size.B, size.L), **options)  # type: ignore[call-overload]
 
     def fused(self, limit: int) -> Tensor:
-        return warpalign.ctc_loss_from_encoder(*self.leaves, self.targets, workspace_limit=limit << 20)
+        encoder, weight, bias = self.leaves
+        return warpalign.ctc_loss_from_encoder(
+            encoder, weight, bias, self.targets, workspace_limit=limit << 20
+        )
 
     def logits(self) -> Tensor:
         return warpalign.ctc_loss(F.linear(*self.leaves), self.targets, inplace_grad=True)

@@ -144,4 +144,5 @@ def _call(
         with naming_arguments():
             return autograd.untracked(name, inputs, settings), unbatched
     except ValueError as error:
-        raise explained(error, settings, *inputs.logits.shape[1:], inputs.targets.shape[-1]) from None
+        frames, classes = inputs.logits.shape[1:]
+        raise explained(error, settings, frames, classes, inputs.targets.shape[-1]) from None

@@ -86,7 +86,7 @@ def _check_frames(
     }
     prior = check_prior(label_prior, batched, classes)
     if prior is not None:
-        batched = _without_prior(batched, prior, keywords["from_log_probs"])
+        batched = _without_prior(batched, prior, bool(keywords["from_log_probs"]))
         keywords["from_log_probs"] = True
     return _Frames(batched, lengths, unbatched, keywords)
 

@@ -94,7 +94,8 @@ def ctc_loss(
         with naming_arguments():
             losses = autograd.losses(inputs, settings, in_place)
     except ValueError as error:
-        raise explained(error, settings, *inputs.logits.shape[1:], inputs.targets.shape[-1]) from None
+        frames, classes = inputs.logits.shape[1:]
+        raise explained(error, settings, frames, classes, inputs.targets.shape[-1]) from None
     lengths = BatchLengths(
         inputs.logit_lengths, inputs.logits.shape[1], inputs.target_lengths, inputs.targets.shape[-1]
     )

@@ -113,8 +113,8 @@ def _gradient(
     blank: int = 0,
     star: int = -1,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    given = (targets, encoder_lengths, target_lengths, first_labels, next_labels, log_sums)
-    given = (*given, log_sums_of_others, posteriors, loss, grad_loss)
+    labels = (targets, encoder_lengths, target_lengths, first_labels, next_labels)
+    given = (*labels, log_sums, log_sums_of_others, posteriors, loss, grad_loss)
     frames = encoder.shape[1]
     # Sums over chunks are float32 for half types.
     real = ops.real_of(weight.dtype)

@@ -47,7 +47,7 @@ def head(
     shapes = ((batch, frames, H), (classes, H), (classes,))
     numbers = [torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in shapes]
     encoder, weight, offset = (t.to(device, dtype).requires_grad_() for t in numbers)
-    return Head(encoder, weight, offset if bias else None, tuple(t.to(device) for t in given[1:]))  # type: ignore[arg-type]
+    return Head(encoder, weight, offset if bias else None, tuple(t.to(device) for t in given[1:]))  # type: ignore[call-arg]
 
 
 def fused(given: Head, **options: Any) -> Tensor:
@@ -102,7 +102,7 @@ def test_equals_the_loss_of_logits(name: str, bias: bool, device: torch.device) 
 def test_no_less_exact_than_logits(dtype: torch.dtype, classes: int, device: torch.device) -> None:
     """Errors against float64 on the rounded inputs: at most twice those of logits of the same dtype, and a rounding."""
     given = head(3, 60, classes, 9, seed=classes, dtype=dtype, device=device)
-    wide = Head(*(t.detach().double().requires_grad_() for t in given.leaves), given.labels)  # type: ignore[arg-type]
+    wide = Head(*(t.detach().double().requires_grad_() for t in given.leaves), given.labels)  # type: ignore[call-arg]
     exact = [materialised(wide, reduction="sum")]
     exact += gradients(exact[0], wide)
     results = []

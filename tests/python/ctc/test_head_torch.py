@@ -65,7 +65,7 @@ def test_gradients_of_some_inputs(wanted: int, device: torch.device) -> None:
     given = head(2, 20, 30, 4, seed=2, device=device)
     every = gradients(fused(given, workspace_limit=0), given)
     leaves = [t.detach().requires_grad_(k == wanted) for k, t in enumerate(given.leaves)]
-    value = fused(Head(*leaves, given.labels), workspace_limit=0)  # type: ignore[arg-type]
+    value = fused(Head(*leaves, given.labels), workspace_limit=0)  # type: ignore[call-arg]
     assert torch.equal(torch.autograd.grad(value, leaves[wanted])[0], every[wanted])
 
 
@@ -124,7 +124,7 @@ def test_autocast_casts_the_layer(dtype: torch.dtype, device: torch.device) -> N
         loss = module(given.encoder, *given.labels)
     halves = [t.detach().to(dtype) for t in (given.encoder, module.weight, module.bias) if t is not None]
     assert loss.dtype == torch.float32
-    torch.testing.assert_close(loss, ctc_loss_from_encoder(*halves, *given.labels))  # type: ignore[arg-type]
+    torch.testing.assert_close(loss, ctc_loss_from_encoder(*halves, *given.labels))  # type: ignore[call-arg]
     loss.backward()
     for leaf in (module.weight, given.encoder):
         assert leaf.grad is not None and leaf.grad.dtype == torch.float32 and leaf.grad.isfinite().all()
