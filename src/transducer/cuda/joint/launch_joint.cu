@@ -14,9 +14,8 @@
 #include "transducer/cuda/call/kernels.cuh"
 #include "transducer/cuda/call/plan.cuh"
 #include "transducer/cuda/joint/joint_kernels.cuh"
+#include "transducer/cuda/joint/joint_plan.cuh"
 #include "transducer/cuda/joint/launch_joint.h"
-#include "transducer/problem.h"
-#include "transducer/tuning.h"
 
 namespace warpalign::detail::transducer {
 namespace {
@@ -46,162 +45,31 @@ const cuda::Kernel kBack{kKernels, "joint back", type_of<Shape>(), joint_back_ke
 template <class Real>
 const cuda::Kernel kAdd{kKernels, "joint add", cuda::type_name<Real>(), joint_add_kernel<Real>};
 
-// What a call works on.
 template <class Shape>
-class JointPlan {
- public:
+Status pack(const TransducerJointProblem& p, const JointPlan<Shape>& joint, typename Shape::Storage* to,
+            cudaStream_t stream) {
   using Storage = typename Shape::Storage;
-  using Real = cuda::Sum<Storage>;
-  static constexpr int kTile = Shape::kTile, kThreads = Shape::kThreads;
-  static constexpr bool kTf32 = std::is_same_v<Shape, Tf32Shape>;
-  static constexpr bool kAddsBias = kTf32;
+  return cuda::launch(kPack<Storage>, {joint.pack_blocks(), kJointThreads, 0, stream},
+                      static_cast<const Storage*>(p.weight), joint.packed_bias(),
+                      static_cast<int>(joint.columns()), static_cast<int>(p.hidden), to, joint.h_stride());
+}
 
-  JointPlan(const TransducerJointProblem& problem, const Execution& execution)
-      : p_(problem),
-        logits_(joint_logits_of(problem)),
-        plan_(logits_, execution),
-        multiprocessors_(std::max(1, cuda::traits_of(execution.cuda_device).multiprocessors)),
-        tuning_(cuda_tuning(cuda::traits_of(execution.cuda_device))),
-        columns_(p_.labels + (p_.lattice.tdt ? p_.lattice.durations : 0)),
-        h_stride_(rounded_up(p_.hidden + std::int64_t{1}, 8)),
-        x_stride_(rounded_up(columns_, 8)) {}
-  JointPlan(const JointPlan&) = delete;
-  JointPlan& operator=(const JointPlan&) = delete;
-
-  [[nodiscard]] const Plan<Real>& plan() const { return plan_; }
-  [[nodiscard]] std::int64_t all() const { return plan_.batch().rows; }
-  // The nodes that go through the workspace: all of them, or those of a pruned joint's band.
-  [[nodiscard]] std::int64_t nodes() const { return joint_nodes(p_); }
-  [[nodiscard]] bool has_band() const { return p_.band != nullptr; }
-  [[nodiscard]] std::int32_t columns() const { return columns_; }
-  [[nodiscard]] std::int64_t h_stride() const { return h_stride_; }
-  [[nodiscard]] std::size_t packed() const { return static_cast<std::size_t>(columns_ * h_stride_); }
-
-  // Parts of a chunk whose gradients by weights are summed apart, so that there are enough blocks.
-  [[nodiscard]] std::int32_t weight_parts() const {
-    return kTf32 ? tuning_.tf32_weight_parts : tuning_.weight_parts;
-  }
-  // Bytes of a chunk's rows, at most.
-  [[nodiscard]] std::int64_t chunk_bytes(bool for_gradient) const {
-    if (kTf32) return tuning_.tf32_chunk_bytes;
-    return for_gradient ? tuning_.gradient_chunk_bytes : tuning_.chunk_bytes;
-  }
-
-  // Nodes of a chunk: whole tiles of each part, of which the workspace has room for, besides what is taken.
-  [[nodiscard]] std::int32_t chunk(bool for_gradient, std::size_t taken) const {
-    constexpr std::int64_t kGaps = 512;  // between the arrays
-    const auto bytes = static_cast<std::int64_t>(sizeof(Storage));
-    std::int64_t row = (x_stride_ + h_stride_) * bytes;
-    if (for_gradient) row += h_stride_ * static_cast<std::int64_t>(sizeof(Real));
-    const std::int32_t step = kTf32 && !for_gradient ? 1 : weight_parts();  // tiles
-    const std::int64_t whole = std::int64_t{kTile} * step;
-    const std::int64_t left = p_.workspace_limit - static_cast<std::int64_t>(taken) - kGaps;
-    const std::int64_t fitting = std::clamp(left, std::int64_t{0}, chunk_bytes(for_gradient)) / row / whole;
-    const auto most = static_cast<std::int32_t>(
-        std::max<std::int64_t>(std::min(fitting, cuda::div_up(nodes(), whole)), 1) * step);
-    return (kTf32 ? fewest_turns(most, step, for_gradient) : most) * kTile;
-  }
-
-  // rows(chunk): what the kernels of a chunk take.
-  [[nodiscard]] JointRows<Storage> rows(Storage* h, Storage* x) const {
-    return {static_cast<const Storage*>(p_.encoder.data),
-            {p_.encoder.stride[0], p_.encoder.stride[1]},
-            static_cast<const Storage*>(p_.predictor.data),
-            {p_.predictor.stride[0], p_.predictor.stride[1]},
-            p_.hidden,
-            p_.activation == Activation::kTanh,
-            {p_.dropout, p_.seed},
-            h,
-            h_stride_,
-            x,
-            x_stride_};
-  }
-  [[nodiscard]] static int tiles(std::int64_t rows, std::int64_t columns) {
-    return static_cast<int>(cuda::div_up(rows, std::int64_t{kTile}) *
-                            cuda::div_up(columns, std::int64_t{kTile}));
-  }
-  [[nodiscard]] std::int64_t x_stride() const { return x_stride_; }
-
-  // Where products add the bias.
-  [[nodiscard]] const Storage* added_bias() const { return kAddsBias ? bias() : nullptr; }
-
-  // Packs the weights.
-  [[nodiscard]] Status pack(Storage* to, cudaStream_t stream) const {
-    const int blocks = plan_.blocks_for(static_cast<std::int64_t>(packed()), kJointThreads);
-    return cuda::launch(kPack<Storage>, {blocks, kJointThreads, 0, stream},
-                        static_cast<const Storage*>(p_.weight), kAddsBias ? nullptr : bias(),
-                        static_cast<int>(columns_), static_cast<int>(p_.hidden), to, h_stride_);
-  }
-  // A chunk's logits, from hidden rows.
-  [[nodiscard]] Status logits(const Batch& batch, const JointProducts<Storage>& products,
-                              cudaStream_t stream) const {
-    const int warps = plan_.blocks_for(std::int64_t{products.chunk.most} * cuda::kWarpSize, kJointThreads);
-    if (Status s = cuda::launch(kHidden<Storage>, {warps, kJointThreads, 0, stream}, batch, products.rows,
-                                products.chunk);
-        !s.ok()) {
-      return s;
-    }
-    const int blocks = tiles(products.chunk.most, x_stride_);
-    return cuda::launch(kLogits<Shape>, {blocks, kThreads, kProductBytes<Shape, false, false>, stream},
-                        products);
-  }
-
- private:
-  [[nodiscard]] const Storage* bias() const { return static_cast<const Storage*>(p_.bias); }
-
-  // Of the numbers of a chunk's row tiles from `most` down to a half, the one whose products leave the fewest
-  // places of the device without a block.
-  [[nodiscard]] std::int32_t fewest_turns(std::int32_t most, std::int32_t step, bool for_gradient) const {
-    const int places = multiprocessors_ * Shape::kBlocks;
-    const auto turns = [&](std::int64_t columns, std::int32_t row_tiles) {
-      return cuda::div_up(row_tiles * tiles(1, columns), places);
-    };
-    std::int32_t best = most;
-    double least = 0;
-    for (std::int32_t n = most; n >= (most + 1) / 2; n -= step) {
-      double cost = tuning_.tf32_chunk_cost + turns(x_stride_, n) * static_cast<double>(p_.hidden);
-      if (for_gradient) cost += turns(p_.hidden, n) * static_cast<double>(columns_);
-      cost /= n;
-      if (n == most || cost < least) {
-        best = n;
-        least = cost;
-      }
-    }
-    return best;
-  }
-
-  const TransducerJointProblem& p_;
-  const TransducerProblem logits_;
-  const Plan<Real> plan_;
-  const int multiprocessors_;
-  const CudaTuning tuning_;
-  const std::int32_t columns_;
-  const std::int64_t h_stride_, x_stride_;
-};
-
-// Everything in the workspace of the first call.
+// A chunk's logits, from hidden rows.
 template <class Shape>
-struct JointMemory {
-  using Storage = typename Shape::Storage;
-  using Real = cuda::Sum<Storage>;
-  typename Plan<Real>::Exchange exchange;
-  Saved<Real> saved;  // without a gradient
-  BandList band;      // of a pruned joint
-  Storage* weight;
-  std::int32_t chunk;  // nodes
-  Storage* h;
-  Storage* x;
-
-  JointMemory(const JointPlan<Shape>& plan, bool for_gradient, Arena& arena) {
-    exchange = plan.plan().exchange(arena, for_gradient);
-    if (!for_gradient) saved = plan.plan().save(arena, false);
-    if (plan.has_band()) band = BandList(arena, plan.nodes());
-    weight = arena.take<Storage>(plan.packed(), "packed weights");
-    chunk = plan.chunk(false, arena.used());
-    h = arena.take<Storage>(chunk * plan.h_stride(), "hidden rows of a chunk");
-    x = arena.take<Storage>(chunk * plan.x_stride(), "logits of a chunk");
+Status enqueue_logits(const JointPlan<Shape>& joint, const Batch& batch,
+                      const JointProducts<typename Shape::Storage>& products, cudaStream_t stream) {
+  const std::int32_t most = products.chunk.most;
+  if (Status s =
+          cuda::launch(kHidden<typename Shape::Storage>, {joint.row_blocks(most), kJointThreads, 0, stream},
+                       batch, products.rows, products.chunk);
+      !s.ok()) {
+    return s;
   }
-};
+  return cuda::launch(
+      kLogits<Shape>,
+      {joint.tiles(most, joint.x_stride()), Shape::kThreads, kProductBytes<Shape, false, false>, stream},
+      products);
+}
 
 template <class Shape>
 Status joint_forward(const TransducerJointProblem& p, const TransducerOutputs& out, Workspace workspace,
@@ -224,7 +92,7 @@ Status joint_forward(const TransducerJointProblem& p, const TransducerOutputs& o
     if (Status s = launch_places(batch, saved.places, stream); !s.ok()) return s;
   }
   if (joint.all() > 0) {
-    if (Status s = joint.pack(memory.weight, stream); !s.ok()) return s;
+    if (Status s = pack(p, joint, memory.weight, stream); !s.ok()) return s;
   }
   JointProducts<Storage> products{};
   products.rows = joint.rows(memory.h, memory.x);
@@ -251,7 +119,7 @@ Status joint_forward(const TransducerJointProblem& p, const TransducerOutputs& o
   for (std::int64_t first = 0; first < joint.nodes(); first += most) {
     products.chunk = {memory.band.list, memory.band.count, static_cast<std::int32_t>(joint.all()),
                       static_cast<std::int32_t>(first), most};
-    if (Status s = joint.logits(batch, products, stream); !s.ok()) return s;
+    if (Status s = enqueue_logits(joint, batch, products, stream); !s.ok()) return s;
     if (Status s = cuda::launch(kWeights<Storage>, {blocks, kRowThreads, 0, stream}, weights, products.chunk);
         !s.ok()) {
       return s;
@@ -260,164 +128,178 @@ Status joint_forward(const TransducerJointProblem& p, const TransducerOutputs& o
   return enqueue_lattice(plan, batch, saved, memory.exchange, static_cast<Real*>(out.loss), stream);
 }
 
-// Everything in the workspace of the second call.
+// The second call.
 template <class Shape>
-struct JointGradientMemory {
+class JointGradientCall {
   using Storage = typename Shape::Storage;
   using Real = cuda::Sum<Storage>;
-  LiveList live;
-  Storage* weight;
-  std::int32_t chunk;  // nodes
-  Storage* h;
-  Storage* x;
-  Real* dh = nullptr;           // (chunk, h_stride); null: not wanted
-  Real* frames = nullptr;       // (B T, H), half types
-  Real* states = nullptr;       // (B (U+1), H), half types
-  Real* weight_sums = nullptr;  // (weight_parts(), columns, h_stride)
+  static constexpr bool kRounds = !std::is_same_v<Storage, Real>;
 
-  JointGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& g,
-                      const JointPlan<Shape>& plan, Arena& arena) {
-    const std::int64_t batch = p.lattice.batch;
-    live = LiveList(arena, plan.all(), plan.nodes());
-    const std::size_t listed = arena.used();
-    weight = arena.take<Storage>(plan.packed(), "packed weights");
-    constexpr bool kRounds = !std::is_same_v<Storage, Real>;
-    if (kRounds && g.encoder)
-      frames = arena.take<Real>(batch * p.lattice.frames * p.hidden, "gradient of the encoder");
-    if (kRounds && g.predictor)
-      states = arena.take<Real>(batch * p.lattice.states * p.hidden, "gradient of the predictor");
-    if (g.weight || g.bias)
-      weight_sums = arena.take<Real>(plan.weight_parts() * plan.packed(), "sums of gradients by weights");
-    chunk = plan.chunk(true, arena.used() - listed);
-    h = arena.take<Storage>(chunk * plan.h_stride(), "hidden rows of a chunk");
-    x = arena.take<Storage>(chunk * plan.x_stride(), "logits of a chunk");
-    if (g.encoder || g.predictor) dh = arena.take<Real>(chunk * plan.h_stride(), "gradients of hidden rows");
-  }
-};
+ public:
+  JointGradientCall(const TransducerJointProblem& problem, const TransducerJointGradient& gradient,
+                    Workspace workspace, const Execution& execution)
+      : p_(problem),
+        g_(gradient),
+        joint_(problem, execution),
+        arena_(workspace.data),
+        memory_(problem, gradient, joint_, arena_),
+        frames_(kRounds ? memory_.frames : static_cast<Real*>(gradient.encoder)),
+        states_(kRounds ? memory_.states : static_cast<Real*>(gradient.predictor)),
+        three_terms_(execution.precision == Precision::kHigh),
+        stream_(static_cast<cudaStream_t>(execution.stream)) {}
 
-template <class Shape>
-Status joint_gradient(const TransducerJointProblem& p, const TransducerJointGradient& g, Workspace workspace,
-                      const Execution& execution) {
-  using Storage = typename Shape::Storage;
-  using Real = cuda::Sum<Storage>;
-  const TransducerLattice& l = p.lattice;
-  using Joint = JointPlan<Shape>;
-  const Joint joint(p, execution);
-  const Plan<Real>& plan = joint.plan();
-  const auto stream = static_cast<cudaStream_t>(execution.stream);
-  Arena arena(workspace.data);
-  const JointGradientMemory<Shape> memory(p, g, joint, arena);
-  const std::int64_t of_encoder = std::int64_t{l.batch} * l.frames * p.hidden;
-  const std::int64_t of_predictor = std::int64_t{l.batch} * l.states * p.hidden;
-  Real* frames = memory.frames;
-  Real* states = memory.states;
-  if constexpr (std::is_same_v<Storage, Real>) {
-    frames = static_cast<Real*>(g.encoder);
-    states = static_cast<Real*>(g.predictor);
+  [[nodiscard]] Status enqueue() const {
+    if (Status s = clear(); !s.ok()) return s;
+    if (joint_.all() > 0) {
+      if (Status s = enqueue_chunks(); !s.ok()) return s;
+    }
+    return round();
   }
-  const struct {
-    void* data;
-    std::size_t count;
-  } cleared[] = {{frames, static_cast<std::size_t>(of_encoder)},
-                 {states, static_cast<std::size_t>(of_predictor)},
-                 {memory.weight_sums, joint.weight_parts() * joint.packed()}};
-  for (const auto& one : cleared) {
-    if (!one.data) continue;
-    if (Status s = cuda::set_memory(one.data, 0, one.count * sizeof(Real), stream); !s.ok()) return s;
+
+ private:
+  [[nodiscard]] std::int64_t encoder_rows() const {
+    return std::int64_t{p_.lattice.batch} * p_.lattice.frames;
   }
-  if (joint.all() > 0) {
-    Arena kept(const_cast<void*>(g.saved));  // NOLINT: only read
-    const Saved<Real> saved = plan.save(kept, true);
+  [[nodiscard]] std::int64_t predictor_rows() const {
+    return std::int64_t{p_.lattice.batch} * p_.lattice.states;
+  }
+
+  [[nodiscard]] Status clear() const {
+    const struct {
+      void* data;
+      std::size_t count;
+    } cleared[] = {{frames_, static_cast<std::size_t>(encoder_rows() * p_.hidden)},
+                   {states_, static_cast<std::size_t>(predictor_rows() * p_.hidden)},
+                   {memory_.weight_sums, joint_.weight_parts() * joint_.packed()}};
+    for (const auto& one : cleared) {
+      if (!one.data) continue;
+      if (Status s = cuda::set_memory(one.data, 0, one.count * sizeof(Real), stream_); !s.ok()) return s;
+    }
+    return {};
+  }
+
+  // The passes over a chunk's rows of logits, which become their gradients.
+  [[nodiscard]] GradientParams<Storage> rows(const Saved<Real>& saved, int* blocks) const {
     GradientParams<Storage> rows{};
-    rows.batch = plan.batch();
+    rows.batch = joint_.plan().batch();
     rows.batch.places = saved.places;
-    const int blocks = set_rows<Storage>(rows, plan, kGradientThreads, kGradientBlocks<Storage>);
-    rows.logits = rows.grad = memory.x;
-    rows.duration_logits = rows.duration_grad = memory.x + p.labels;
+    *blocks = set_rows<Storage>(rows, joint_.plan(), kGradientThreads, kGradientBlocks<Storage>);
+    rows.logits = rows.grad = memory_.x;
+    rows.duration_logits = rows.duration_grad = memory_.x + p_.labels;
     for (auto* stride :
          {&rows.logits_stride, &rows.grad_stride, &rows.duration_stride, &rows.duration_grad_stride}) {
-      (*stride)[2] = joint.x_stride();
+      (*stride)[2] = joint_.x_stride();
     }
     rows.sums = saved.sums;
     rows.slots = saved.slots;
     rows.outcome = saved.outcome;
-    rows.grad_loss = static_cast<const Real*>(g.grad_loss);
-    rows.grad_loss_stride = g.grad_loss_stride;
-    rows.label_factor = static_cast<Real>(1.0 + l.fastemit);
-    rows.clamp = static_cast<Real>(l.clamp);
-    const LiveRows<Real> live{rows.batch, saved.slots, saved.outcome, rows.label_factor, band_of(p)};
-    if (Status s = launch_list_live(live, memory.live, stream); !s.ok()) {
-      return s;
-    }
-    if (Status s = joint.pack(memory.weight, stream); !s.ok()) return s;
+    rows.grad_loss = static_cast<const Real*>(g_.grad_loss);
+    rows.grad_loss_stride = g_.grad_loss_stride;
+    rows.label_factor = static_cast<Real>(1.0 + p_.lattice.fastemit);
+    rows.clamp = static_cast<Real>(p_.lattice.clamp);
+    return rows;
+  }
+
+  [[nodiscard]] Status enqueue_chunks() const {
+    Arena kept(const_cast<void*>(g_.saved));  // NOLINT: only read
+    const Saved<Real> saved = joint_.plan().save(kept, true);
+    int blocks = 0;
+    const GradientParams<Storage> rows = this->rows(saved, &blocks);
+    const LiveRows<Real> live{rows.batch, saved.slots, saved.outcome, rows.label_factor, band_of(p_)};
+    if (Status s = launch_list_live(live, memory_.live, stream_); !s.ok()) return s;
+    if (Status s = pack(p_, joint_, memory_.weight, stream_); !s.ok()) return s;
     JointProducts<Storage> products{};
-    products.rows = joint.rows(memory.h, memory.x);
-    products.three_terms = execution.precision == Precision::kHigh;
-    products.weight = memory.weight;
-    products.bias = joint.added_bias();
-    products.columns = joint.columns();
-    products.dh = memory.dh;
-    products.weight_sums = memory.weight_sums;
-    products.parts = joint.weight_parts();
-    const std::int32_t most = memory.chunk;
-    for (std::int64_t first = 0; first < joint.nodes(); first += most) {
-      products.chunk = {memory.live.list, memory.live.count, 0, static_cast<std::int32_t>(first), most};
-      if (Status s = joint.logits(rows.batch, products, stream); !s.ok()) return s;
+    products.rows = joint_.rows(memory_.h, memory_.x);
+    products.three_terms = three_terms_;
+    products.weight = memory_.weight;
+    products.bias = joint_.added_bias();
+    products.columns = joint_.columns();
+    products.dh = memory_.dh;
+    products.weight_sums = memory_.weight_sums;
+    products.parts = joint_.weight_parts();
+    const std::int32_t most = memory_.chunk;
+    for (std::int64_t first = 0; first < joint_.nodes(); first += most) {
+      products.chunk = {memory_.live.list, memory_.live.count, 0, static_cast<std::int32_t>(first), most};
+      if (Status s = enqueue_logits(joint_, rows.batch, products, stream_); !s.ok()) return s;
       if (Status s =
-              cuda::launch(kGradient<Storage>, {blocks, kGradientThreads, 0, stream}, rows, products.chunk);
+              cuda::launch(kGradient<Storage>, {blocks, kGradientThreads, 0, stream_}, rows, products.chunk);
           !s.ok()) {
         return s;
       }
-      if (memory.weight_sums) {
-        const int tiles = joint.tiles(joint.columns(), p.hidden + 1) * joint.weight_parts();
-        if (Status s = cuda::launch(
-                kOuter<Shape>, {tiles, Joint::kThreads, kProductBytes<Shape, true, true>, stream}, products);
-            !s.ok()) {
-          return s;
-        }
-      }
-      if (!memory.dh) continue;
-      const int tiles = joint.tiles(most, p.hidden);
+      if (Status s = enqueue_products(rows.batch, products); !s.ok()) return s;
+    }
+    return {};
+  }
+
+  // What a chunk's gradients of logits add to all gradients.
+  [[nodiscard]] Status enqueue_products(const Batch& batch, const JointProducts<Storage>& products) const {
+    if (memory_.weight_sums) {
+      const int tiles = joint_.tiles(joint_.columns(), p_.hidden + 1) * joint_.weight_parts();
       if (Status s = cuda::launch(
-              kBack<Shape>, {tiles, Joint::kThreads, kProductBytes<Shape, false, true>, stream}, products);
+              kOuter<Shape>, {tiles, Shape::kThreads, kProductBytes<Shape, true, true>, stream_}, products);
           !s.ok()) {
         return s;
       }
-      const HiddenSums<Real> sums{
-          rows.batch,       products.chunk, {memory.live.places},         memory.dh,
-          joint.h_stride(), p.hidden,       g.encoder ? frames : nullptr, g.predictor ? states : nullptr};
-      const int warps = plan.blocks_for(std::int64_t{most} * cuda::kWarpSize, kJointThreads);
-      if (Status s = cuda::launch(kAdd<Real>, {warps, kJointThreads, 0, stream}, sums); !s.ok()) {
+    }
+    if (!memory_.dh) return {};
+    const std::int32_t most = memory_.chunk;
+    const int tiles = joint_.tiles(most, p_.hidden);
+    if (Status s = cuda::launch(
+            kBack<Shape>, {tiles, Shape::kThreads, kProductBytes<Shape, false, true>, stream_}, products);
+        !s.ok()) {
+      return s;
+    }
+    const HiddenSums<Real> sums{batch,
+                                products.chunk,
+                                {memory_.live.places},
+                                memory_.dh,
+                                joint_.h_stride(),
+                                p_.hidden,
+                                g_.encoder ? frames_ : nullptr,
+                                g_.predictor ? states_ : nullptr};
+    return cuda::launch(kAdd<Real>, {joint_.row_blocks(most), kJointThreads, 0, stream_}, sums);
+  }
+
+  [[nodiscard]] Status round() const {
+    const auto blocks_of = [&](std::int64_t n) {
+      return std::max(joint_.plan().blocks_for(n, kJointThreads), 1);
+    };
+    if (memory_.weight_sums) {
+      const auto packed = static_cast<std::int64_t>(joint_.packed());
+      if (Status s = launch_joint_round<Storage>(memory_.weight_sums, joint_.weight_parts(), packed,
+                                                 joint_.h_stride(), joint_.columns(), p_.hidden, g_.weight,
+                                                 g_.bias, blocks_of(packed), stream_);
+          !s.ok()) {
         return s;
       }
     }
-  }
-  const auto blocks_of = [&](std::int64_t n) { return std::max(plan.blocks_for(n, kJointThreads), 1); };
-  if (memory.weight_sums) {
-    const auto packed = static_cast<std::int64_t>(joint.packed());
-    if (Status s = launch_joint_round<Storage>(memory.weight_sums, joint.weight_parts(), packed,
-                                               joint.h_stride(), joint.columns(), p.hidden, g.weight, g.bias,
-                                               blocks_of(packed), stream);
-        !s.ok()) {
-      return s;
+    const struct {
+      const Real* from;
+      void* to;
+      std::int64_t rows;
+    } rounded[] = {{memory_.frames, g_.encoder, encoder_rows()},
+                   {memory_.states, g_.predictor, predictor_rows()}};
+    for (const auto& one : rounded) {
+      if (!one.from || one.rows == 0) continue;
+      if (Status s = launch_joint_round<Storage>(one.from, 1, 0, p_.hidden, one.rows, p_.hidden, one.to,
+                                                 nullptr, blocks_of(one.rows * p_.hidden), stream_);
+          !s.ok()) {
+        return s;
+      }
     }
+    return {};
   }
-  const struct {
-    const Real* from;
-    void* to;
-    std::int64_t rows;
-  } rounded[] = {{memory.frames, g.encoder, std::int64_t{l.batch} * l.frames},
-                 {memory.states, g.predictor, std::int64_t{l.batch} * l.states}};
-  for (const auto& one : rounded) {
-    if (!one.from || one.rows == 0) continue;
-    if (Status s = launch_joint_round<Storage>(one.from, 1, 0, p.hidden, one.rows, p.hidden, one.to, nullptr,
-                                               blocks_of(one.rows * p.hidden), stream);
-        !s.ok()) {
-      return s;
-    }
-  }
-  return {};
-}
+
+  const TransducerJointProblem& p_;
+  const TransducerJointGradient& g_;
+  const JointPlan<Shape> joint_;
+  Arena arena_;
+  const JointGradientMemory<Shape> memory_;
+  Real* const frames_;  // sums of frames and of states: null, if they are not wanted
+  Real* const states_;
+  const bool three_terms_;
+  cudaStream_t stream_;
+};
 
 }  // namespace
 
@@ -444,7 +326,7 @@ Status JointBlocks<Shape>::forward(const TransducerJointProblem& p, const Transd
 template <class Shape>
 Status JointBlocks<Shape>::gradient(const TransducerJointProblem& p, const TransducerJointGradient& g,
                                     Workspace workspace, const Execution& execution) {
-  return joint_gradient<Shape>(p, g, workspace, execution);
+  return JointGradientCall<Shape>(p, g, workspace, execution).enqueue();
 }
 
 template struct JointBlocks<ProductShape<float>>;
