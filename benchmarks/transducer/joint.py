@@ -2,7 +2,7 @@
 
 A step is forward, sum and backward to encoder, predictor, weight and bias, N(0, 1) but for the weights, N(0, 1/H).
 `materialised_*`: a linear layer makes all logits, and transducer_loss takes them, its gradient in place. `chunks_*`: the
-same by utterance, one backward each. `mib` is the peak of the allocator during a step, less the gradients. Errors are
+same by utterance, one backward each. `high_step_ms` has `precision="high"`. `mib` is the peak of the allocator during a step, less the gradients. Errors are
 against float64 on the first utterance, of the inputs as they are stored: of the loss relative, of the gradients the
 largest relative L2; `materialised_err_g` is the other's.
 
@@ -33,6 +33,7 @@ from benchmarks.harness.timing import eager_ms, graph_ms, least_thread_s, peak_m
 from benchmarks.transducer.sizes import FIRST_LABEL, Size
 from tests.python.transducer.joint_cases import joint_of
 from tests.python.transducer.reference import keywords, loss_by_frames
+from warpalign._core.checks import Precision
 
 CPU_SIZES = [
     Size(1, 100, 50, 1024, H=640),
@@ -72,11 +73,18 @@ class JointProblem:
             share = torch.linspace(0.5, 1, size.B, device=device)
             self.lengths = ((share * size.T).int(), (share.flip(0) * size.U).int())
 
-    def loss(self) -> Tensor:
+    def loss(self, precision: Precision | None = None) -> Tensor:
         encoder, predictor, weight, bias = self.tensors
         joint, given = joint_of(weight, bias, self.size.options)
         return warpalign.transducer_loss_from_joint(
-            encoder, predictor, self.targets, joint, *self.lengths, reduction="sum", **given
+            encoder,
+            predictor,
+            self.targets,
+            joint,
+            *self.lengths,
+            reduction="sum",
+            precision=precision,
+            **given,
         )
 
     @torch.no_grad()
@@ -85,6 +93,9 @@ class JointProblem:
 
     def step(self) -> tuple[Tensor, ...]:
         return torch.autograd.grad(self.loss(), self.tensors)
+
+    def high_step(self) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(self.loss("high"), self.tensors)
 
     def _materialised_loss(self, utterances: slice, in_place: bool = True) -> Tensor:
         encoder, predictor, weight, bias = self.tensors
@@ -157,6 +168,8 @@ def measure_joint(size: Size, device: torch.device, budget_s: float) -> Row:
     if device.type == "cuda":
         or_error(row, "graph_forward_ms", lambda: graph_ms(problem.forward, device, budget_s))
         or_error(row, "graph_step_ms", lambda: graph_ms(problem.step, device, budget_s))
+        if size.dtype == "float32":
+            row["high_step_ms"] = rounded(eager_ms(problem.high_step, device, budget_s))
     for name, step in (("materialised", problem.materialised_step), ("chunks", problem.chunks_step)):
         or_error(row, f"{name}_step_ms", lambda step=step: eager_ms(step, device, budget_s))  # type: ignore[misc]
         or_error(row, f"{name}_mib", lambda step=step: peak_mib(step, device))  # type: ignore[misc]

@@ -85,6 +85,10 @@ SIZES: list[Size] = [
     _MIDDLE._replace(dtype="bfloat16", ragged=True, H=640),
     Size(8, 1500, 300, 1024, "bfloat16", H=640),
     Size(8, 400, 100, 8193, "bfloat16", H=512),
+    Size(12, 350, 80, 1025, H=512),
+    Size(10, 500, 110, 1025, H=700),
+    Size(8, 260, 60, 4096, H=700),
+    *(Size(6, 300, 50, 4096, dtype, H=512) for dtype in ("float32", "bfloat16", "float16")),
 ]
 SIZES += [_MIDDLE._replace(family=family, align=True) for family in ("rnnt", "multi_blank", "tdt")]
 SIZES.append(Size(8, 1500, 300, 512, align=True))

@@ -17,6 +17,7 @@ SUITE = Suite(
         "step_ms",
         "graph_forward_ms",
         "graph_step_ms",
+        "high_step_ms",
         "copy_ms",
         "mib",
         "inplace_mib",
