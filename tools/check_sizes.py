@@ -34,7 +34,6 @@ EXCEPTIONS = frozenset(
         "src/recurrent/cuda/layer_norm/cluster_norm_forward.cuh: cluster_norm_forward_kernel",
         "src/recurrent/cuda/steps/tiled_steps.cuh: tiled_cell_kernel",
         "src/recurrent/cuda/steps/unit_step.cuh: unit_step_kernel",
-        "src/transducer/cuda/joint/launch_wide_sm90a.cu: wide_gradient",
         "src/transport/cuda/costs/dense.cuh: run_task",
     }
 )

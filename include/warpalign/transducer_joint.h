@@ -42,9 +42,10 @@ struct TransducerJointProblem {
   // The type of encoder, predictor, weight, bias and their gradients. On the CPU half types are widened, and
   // everything is float32. On CUDA (compute capability 8.0 and later) matrix units multiply half types and
   // add in float32. h and the gradients by logits are rounded to the half type, as where they are in memory.
-  // Logits are too, but for more than 128 labels on compute capability 9.0; there dh is rounded, one number a
-  // node. Execution::precision decides how CUDA (compute capability 8.0 and later) multiplies float32. On the
-  // CPU every precision is kHighest.
+  // Logits are too, but for more than 16 labels on compute capability 9.0; there dh is rounded, one number a
+  // node. Execution::precision decides how CUDA (compute capability 8.0 and later) multiplies float32: for more
+  // than 16 labels on compute capability 9.0, h, W and G are then sums of three (kHighest) or two bfloat16
+  // numbers. On the CPU every precision is kHighest.
   DType dtype = DType::kFloat32;
   std::int32_t hidden = 1;  // H >= 1
   std::int32_t labels = 1;  // V >= 1
@@ -66,7 +67,7 @@ struct TransducerJointProblem {
   // The most bytes of workspace, at least 0: nodes go through it in chunks. A GPU's list of all nodes, 4
   // bytes each, is not included. A limit that is too small is raised to the least that works. Gradients with
   // respect to weight and bias are sums over chunks, so that their rounding depends on the limit.
-  std::int64_t workspace_limit = std::int64_t{48} << 20;
+  std::int64_t workspace_limit = std::int64_t{128} << 20;
 };
 
 // Bytes of TransducerOutputs::saved, as for transducer(); some 12 a node for plain RNN-T.

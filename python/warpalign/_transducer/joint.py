@@ -92,8 +92,9 @@ def transducer_loss_from_joint(
         workspace_limit: bytes that a call may allocate, besides what it keeps for the backward pass, and a GPU's list of
             nodes (4 bytes each). Less means smaller chunks of nodes, and more time. A limit that is too small for one chunk
             counts as the smallest that suffices.
-        precision: how a GPU multiplies float32: "highest" as exactly as float32 does; "high" and "medium" on the matrix units
-            (compute capability 8.0 and later), with three products of TF32 and with one. None: what
+        precision: how a GPU multiplies float32: "highest" as exactly as float32 does; "high" and "medium" with fewer bits on
+            the matrix units. With more than 16 labels on compute capability 9.0 factors have 16 bits, from compute
+            capability 8.0 on they otherwise have 22 ("high") or 11 ("medium"). None: what
             torch.get_float32_matmul_precision() says. A CPU always multiplies in float32.
         reduction: "none" (B,); "sum"; "mean" over the batch; "mean_target": mean of loss / max(U_b, 1); "mean_volume":
             sum of losses / max(sum of U_b, 1); "mean_frame": mean of loss / max(T_b, 1).

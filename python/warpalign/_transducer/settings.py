@@ -11,7 +11,7 @@ TransducerActivation = Literal["relu", "tanh"]
 BigBlanks = Sequence[int] | Mapping[int, int]
 TransducerReduction = BatchReduction
 
-WORKSPACE_LIMIT = 48 * 2**20
+WORKSPACE_LIMIT = 128 * 2**20
 """Bytes: the core's own default."""
 
 

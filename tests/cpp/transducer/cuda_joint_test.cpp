@@ -169,10 +169,55 @@ TEST(TransducerJointCuda, AnInvalidUtteranceOfABand) {
   for (std::size_t n = 9 * 12; n < run.encoder.size(); ++n) EXPECT_EQ(run.encoder[n], before.encoder[n]) << n;
 }
 
-// Chunks end within a frame, and a batch has other chunks than an utterance alone.
-TEST(TransducerJointCuda, ChunksAndBatchMatesChangeNoBit) {
+// Relative L2 distance of the gradients of encoder, predictor, weight and bias.
+double distance(const JointRun& a, const JointRun& b) {
+  double difference = 0, norm = 0;
+  for (const auto gradient : {&JointRun::encoder, &JointRun::predictor, &JointRun::weight, &JointRun::bias}) {
+    for (std::size_t n = 0; n < (b.*gradient).size(); ++n) {
+      const double one = (a.*gradient)[n] - (b.*gradient)[n];
+      difference += one * one;
+      norm += (b.*gradient)[n] * (b.*gradient)[n];
+    }
+  }
+  return std::sqrt(difference / norm);
+}
+
+// float32 numbers as sums of bfloat16: three parts have float32's errors, two parts 16 bits.
+TEST(TransducerJointCuda, Float32InPartsWithManyLabels) {
   if (!has_gpu()) GTEST_SKIP() << "no GPU";
-  const JointBatch batch = many_labels(DType::kBFloat16, 0, 40);
+  for (const auto& [number, hidden] : {std::pair{0, 19}, {0, 240}, {1, 24}, {2, 19}}) {
+    SCOPED_TRACE(::testing::Message() << "family " << number << " H " << hidden);
+    const JointBatch batch = many_labels(DType::kFloat32, number, hidden);
+    const auto run = [&](Precision precision, const char* way) {
+      Execution execution = Execution::cuda(0, nullptr, precision);
+      execution.way = way;
+      return run_joint_on<DeviceBuffer>(batch, execution, true);
+    };
+    const JointRun highest = run(Precision::kHighest, nullptr), high = run(Precision::kHigh, nullptr),
+                   blocks = run(Precision::kHighest, "blocks");
+    expect_close(batch, highest);
+    expect_close(batch, high, 0x1p-16);
+    EXPECT_LE(distance(highest, blocks), 2e-6);
+    EXPECT_LE(distance(high, blocks), 2e-5);
+    EXPECT_GT(distance(high, blocks), distance(highest, blocks));
+  }
+}
+
+// Dropped hidden numbers are -0, in all their parts.
+TEST(TransducerJointCuda, Float32InPartsWithDropout) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  for (const bool tanh : {false, true}) {
+    JointBatch batch = many_labels(DType::kFloat32, 0, 23);
+    batch.network.tanh = tanh;
+    batch.network.dropout = 0.3;
+    batch.network.seed = 5;
+    expect_close(batch, run_on_device(batch));
+  }
+}
+
+// Chunks end within a frame, and a batch has other chunks than an utterance alone.
+void expect_same_bits_in_chunks(DType dtype) {
+  const JointBatch batch = many_labels(dtype, 0, 40);
   const JointRun once = run_on_device(batch);
   JointBatch chunks = batch;
   chunks.workspace_limit = 0;
@@ -194,6 +239,11 @@ TEST(TransducerJointCuda, ChunksAndBatchMatesChangeNoBit) {
       std::equal(one.encoder.begin(), one.encoder.begin() + 4 * 40, once.encoder.begin() + 2 * 17 * 40));
   EXPECT_TRUE(std::equal(one.predictor.begin(), one.predictor.end(), once.predictor.begin() + 2 * 41 * 40));
 }
+TEST(TransducerJointCuda, ChunksAndBatchMatesChangeNoBit) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  expect_same_bits_in_chunks(DType::kBFloat16);
+  expect_same_bits_in_chunks(DType::kFloat32);
+}
 
 // float32 as TF32: one product has 11 bits of each factor, three have float32's class of errors. Nodes of
 // several chunks, tiles and stages.
@@ -203,7 +253,9 @@ TEST(TransducerJointCuda, Float32OnMatrixUnits) {
     JointBatch batch = many_labels(DType::kFloat32, number, hidden);
     if (number == 0) batch.workspace_limit = 0;
     const auto run = [&](Precision precision) {
-      return run_joint_on<DeviceBuffer>(batch, Execution::cuda(0, nullptr, precision), true);
+      Execution execution = Execution::cuda(0, nullptr, precision);
+      execution.way = "tf32";
+      return run_joint_on<DeviceBuffer>(batch, execution, true);
     };
     SCOPED_TRACE(number);
     const JointRun high = run(Precision::kHigh), medium = run(Precision::kMedium);
@@ -247,17 +299,19 @@ TEST(TransducerJointCuda, BiasesAreNotRoundedOnMatrixUnits) {
 // utterances.
 TEST(TransducerJointCuda, SumsOfStatesGoOverManyFrames) {
   if (!has_gpu()) GTEST_SKIP() << "no GPU";
-  std::mt19937 random(31);
-  JointBatch batch;
-  batch.dtype = DType::kBFloat16;
-  batch.network.hidden = 11;
-  for (const auto& [frames, labels] : {std::pair{100, 4}, {1, 0}, {300, 2}, {33, 5}}) {
-    batch.add(plain(frames, labels, 140, random), random);
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    std::mt19937 random(31);
+    JointBatch batch;
+    batch.dtype = dtype;
+    batch.network.hidden = 11;
+    for (const auto& [frames, labels] : {std::pair{100, 4}, {1, 0}, {300, 2}, {33, 5}}) {
+      batch.add(plain(frames, labels, 140, random), random);
+    }
+    const JointRun whole = run_on_device(batch);
+    expect_close(batch, whole, dtype == DType::kFloat32 ? 0 : product_error(dtype));
+    batch.workspace_limit = 0;
+    EXPECT_EQ(run_on_device(batch).predictor, whole.predictor);
   }
-  const JointRun whole = run_on_device(batch);
-  expect_close(batch, whole, product_error(batch.dtype));
-  batch.workspace_limit = 0;
-  EXPECT_EQ(run_on_device(batch).predictor, whole.predictor);
 }
 
 #if WARPALIGN_SIMT

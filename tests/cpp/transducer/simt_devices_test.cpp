@@ -108,7 +108,9 @@ TEST_F(Devices, JointsReadNothingBehindTensors) {
         if (dtype == DType::kFloat16 && precision == Precision::kHigh) continue;
         const Execution cuda = Execution::cuda(0, nullptr, precision);
         expect_close(batch, run_joint_on<DeviceBuffer>(batch, cuda, true),
-                     dtype == DType::kFloat16 ? 0x1p-10 : 0);
+                     dtype == DType::kFloat16        ? 0x1p-10
+                     : precision == Precision::kHigh ? 0x1p-16
+                                                     : 0);
       }
     }
   }

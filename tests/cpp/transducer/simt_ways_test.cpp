@@ -47,8 +47,9 @@ TEST_F(WaysCuda, OfTheJointAreRightWhereTheyServe) {
     DType dtype;
     Precision precision;
     std::set<std::string> serve;
-  } cases[] = {{DType::kFloat32, Precision::kHighest, {"blocks"}},
-               {DType::kFloat32, Precision::kHigh, {"blocks", "tf32"}},
+  } cases[] = {{DType::kFloat64, Precision::kHighest, {"blocks"}},
+               {DType::kFloat32, Precision::kHighest, {"blocks", "warpgroups"}},
+               {DType::kFloat32, Precision::kHigh, {"blocks", "tf32", "warpgroups"}},
                {DType::kFloat16, Precision::kHighest, {"blocks", "warpgroups"}}};
   for (const auto& [dtype, precision, serve] : cases) {
     std::mt19937 random(7);
@@ -60,18 +61,21 @@ TEST_F(WaysCuda, OfTheJointAreRightWhereTheyServe) {
       SCOPED_TRACE(way);
       if (!serve.contains(way)) continue;
       expect_close(batch, run_joint_on<DeviceBuffer>(batch, by(way, precision), true),
-                   dtype == DType::kFloat16 ? 0x1p-10 : 0);
+                   dtype == DType::kFloat16        ? 0x1p-10
+                   : precision == Precision::kHigh ? 0x1p-16
+                                                   : 0);
     }
   }
 }
 
 // A joint of 2 utterances of 5 frames and 4 labels, at addresses that nobody touches.
-Status joint_status(const Execution& execution, std::string* text = nullptr) {
+Status joint_status(const Execution& execution, std::string* text = nullptr, DType dtype = DType::kFloat32) {
   const PlanDescription description;
   const auto place = [](int k) {
     return reinterpret_cast<void*>(std::uintptr_t{1} << 44 | std::uintptr_t(k) << 36);
   };
   TransducerJointProblem p;
+  p.dtype = dtype;
   p.lattice.batch = 2;
   p.lattice.frames = 5;
   p.lattice.states = 5;
@@ -92,9 +96,10 @@ Status joint_status(const Execution& execution, std::string* text = nullptr) {
 TEST_F(WaysCuda, AnErrorSaysWhyAndWhichWaysCan) {
   EXPECT_EQ(to_string(joint_status(by("tf32"))),
             "way: tf32 cannot serve this call: precision is kHighest, which TF32 is not; these ways can: "
-            "blocks");
-  EXPECT_EQ(to_string(joint_status(by("warpgroups"))),
-            "way: warpgroups cannot serve this call: warpgroups multiply half types; these ways can: blocks");
+            "blocks, warpgroups");
+  EXPECT_EQ(to_string(joint_status(by("warpgroups"), nullptr, DType::kFloat64)),
+            "way: warpgroups cannot serve this call: warpgroups multiply half types, and parts of float32; "
+            "these ways can: blocks");
   EXPECT_EQ(to_string(joint_status(by("plain"))),
             "way: transducer_joint() on CUDA has no way \"plain\"; its ways are blocks, tf32, warpgroups");
 }
@@ -103,8 +108,8 @@ TEST_F(WaysCuda, ADescriptionSaysWhichWayAndWhy) {
   std::string text;
   EXPECT_TRUE(joint_status(by(nullptr), &text).ok());
   for (const char* part :
-       {"transducer_joint on CUDA 9.0", "blocks: float32 at kHighest, or float64",
-        "plain: the kernel of the fewest arcs that suffices", "joint logits float32: grid"}) {
+       {"transducer_joint on CUDA 9.0", "warpgroups: many labels, on a device with wgmma",
+        "plain: the kernel of the fewest arcs that suffices", "joint wide logits bfloat16: grid"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
 }

@@ -14,11 +14,7 @@ namespace warpalign::detail::transducer {
 namespace {
 
 template <class Real>
-const cuda::Kernel kCountLive{kKernels, "joint count live", cuda::type_name<Real>(),
-                              joint_live_kernel<Real, false>};
-template <class Real>
-const cuda::Kernel kListLive{kKernels, "joint list live", cuda::type_name<Real>(),
-                             joint_live_kernel<Real, true>};
+const cuda::Kernel kLive{kKernels, "joint live", cuda::type_name<Real>(), joint_live_kernel<Real>};
 const cuda::Kernel kScan{kKernels, "joint scan", nullptr, joint_scan_kernel};
 template <class Storage>
 const cuda::Kernel kRound{kKernels, "joint round", cuda::type_name<Storage>(), joint_round_kernel<Storage>};
@@ -29,7 +25,7 @@ bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::k
 const char* why_not(JointWay way, const TransducerJointProblem& p, const Execution& execution) {
   const cuda::DeviceTraits device = cuda::traits_of(execution.cuda_device);
   if (way == JointWay::kWarpgroups) {
-    if (!is_half(p.dtype)) return "warpgroups multiply half types";
+    if (p.dtype == DType::kFloat64) return "warpgroups multiply half types, and parts of float32";
     return device.has_warpgroups ? nullptr : "the device, or this build, has no products by warpgroups";
   }
   if (way == JointWay::kTf32) {
@@ -40,11 +36,17 @@ const char* why_not(JointWay way, const TransducerJointProblem& p, const Executi
   return nullptr;
 }
 
+// From so many labels on, rounding in matrix units would make errors of gradients exceed 1e-5
+// (docs/numerics.md).
+constexpr int kTooManyLabels = 4608;
+
 JointWay way_for(const TransducerJointProblem& p, const Execution& execution) {
   if (const int way = named_way(execution, kJointWays); way >= 0) return JointWay(way);
   // Warpgroups' tiles are 256 labels wide: few labels are multiplied by blocks.
   const int fewest_labels = cuda_tuning(cuda::traits_of(execution.cuda_device)).warpgroup_labels;
-  const bool by_warpgroups = p.labels >= fewest_labels && !why_not(JointWay::kWarpgroups, p, execution);
+  const bool is_exact = p.dtype == DType::kFloat32 && execution.precision == Precision::kHighest;
+  const bool by_warpgroups = p.labels >= fewest_labels && !(is_exact && p.labels >= kTooManyLabels) &&
+                             !why_not(JointWay::kWarpgroups, p, execution);
   if (by_warpgroups) return JointWay::kWarpgroups;
   return why_not(JointWay::kTf32, p, execution) ? JointWay::kBlocks : JointWay::kTf32;
 }
@@ -57,10 +59,11 @@ Status check_joint_way(const TransducerJointProblem& p, const Execution& executi
 
 const char* reason_of(JointWay way, const TransducerJointProblem& p, const Execution& execution) {
   if (names_way(execution)) return "named by Execution::way";
-  if (way == JointWay::kWarpgroups) return "half types and many labels, on a device with wgmma";
+  if (way == JointWay::kWarpgroups) return "many labels, on a device with wgmma";
   if (way == JointWay::kTf32) return "the precision allows TF32";
-  if (is_half(p.dtype)) return "few labels, or no products by warpgroups";
-  return "float32 at kHighest, or float64";
+  return p.dtype == DType::kFloat64
+             ? "float64"
+             : "few labels, or very many ones of float32 at kHighest, or no products by warpgroups";
 }
 
 void describe(const char* call, const TransducerJointProblem& p, const Execution& execution) {
@@ -71,12 +74,13 @@ void describe(const char* call, const TransducerJointProblem& p, const Execution
   log->way(kJointWays[static_cast<int>(way)], reason_of(way, p, execution));
 }
 
-// visitor(JointBlocks<Shape>{}), or visitor(JointWarpgroups<Half>{}).
+// visitor(JointBlocks<Shape>{}), or visitor(JointWarpgroups<Storage>{}).
 template <class Visitor>
 decltype(auto) visit_way(const TransducerJointProblem& p, const Execution& execution, Visitor&& visitor) {
   const JointWay way = way_for(p, execution);
 #if WARPALIGN_HAS_WARPGROUPS
   if (way == JointWay::kWarpgroups) {
+    if (p.dtype == DType::kFloat32) return visitor(JointWarpgroups<float>{});
     if (p.dtype == DType::kFloat16) return visitor(JointWarpgroups<cuda::Float16>{});
     return visitor(JointWarpgroups<cuda::BFloat16>{});
   }
@@ -111,13 +115,12 @@ template <class Real>
 Status launch_list_live(const LiveRows<Real>& live, const LiveList& to, cudaStream_t stream) {
   const int blocks = static_cast<int>(cuda::div_up(live.batch.rows, std::int64_t{kLiveRows}));
   const cuda::LaunchConfig config{blocks, kJointThreads, 0, stream};
-  if (Status s = cuda::launch(kCountLive<Real>, config, live, to.counts, to.list, to.places); !s.ok()) {
-    return s;
-  }
+  std::int32_t* const no_list = nullptr;
+  if (Status s = cuda::launch(kLive<Real>, config, live, to.counts, no_list, to.places); !s.ok()) return s;
   if (Status s = cuda::launch(kScan, {1, kJointThreads, 0, stream}, to.counts, blocks, to.count); !s.ok()) {
     return s;
   }
-  return cuda::launch(kListLive<Real>, config, live, to.counts, to.list, to.places);
+  return cuda::launch(kLive<Real>, config, live, to.counts, to.list, to.places);
 }
 template Status launch_list_live(const LiveRows<float>&, const LiveList&, cudaStream_t);
 template Status launch_list_live(const LiveRows<double>&, const LiveList&, cudaStream_t);

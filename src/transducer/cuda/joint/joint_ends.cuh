@@ -6,16 +6,16 @@
 
 namespace warpalign::detail::transducer {
 
-// A block owns the kLiveRows rows from kLiveRows k on. Without kScatters it writes the number of live ones to
-// counts[k]; with kScatters it lists them from counts[k] on, and writes their places.
-template <class Real, bool kScatters>
+// A block owns the kLiveRows rows from kLiveRows k on. Without a list it writes the number of live ones to
+// counts[k]; otherwise it lists them from counts[k] on, and writes their places.
+template <class Real>
 __global__ void __launch_bounds__(kJointThreads)
     joint_live_kernel(const __grid_constant__ LiveRows<Real> p, std::int32_t* counts, std::int32_t* list,
                       LiveWord* places) {
   __shared__ int of_warp[kJointWarps];
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
-  int before = kScatters ? counts[blockIdx.x] : 0;
+  int before = list ? counts[blockIdx.x] : 0;
   for (int part = 0; part < kLiveRows; part += kJointThreads) {
     const std::int64_t row =
         static_cast<std::int64_t>(blockIdx.x) * kLiveRows + part + static_cast<int>(threadIdx.x);
@@ -28,13 +28,13 @@ __global__ void __launch_bounds__(kJointThreads)
       if (w < warp) place += of_warp[w];
       before += of_warp[w];
     }
-    if (kScatters && row < p.batch.rows) {
+    if (list && row < p.batch.rows) {
       if (lane == 0) places[row / cuda::kWarpSize] = {mask, place};
       if (live) list[place + __popc(mask & ((1u << lane) - 1u))] = static_cast<std::int32_t>(row);
     }
     __syncthreads();
   }
-  if (!kScatters && threadIdx.x == 0) counts[blockIdx.x] = before;
+  if (!list && threadIdx.x == 0) counts[blockIdx.x] = before;
 }
 
 // Replaces counts by their exclusive prefix sums, and writes the total to *total. One block.

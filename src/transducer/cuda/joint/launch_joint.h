@@ -71,8 +71,8 @@ struct JointBlocks {
                          Workspace workspace, const Execution& execution);
 };
 
-// The joint by warpgroups, for half types on sm_90.
-template <class Half>
+// The joint by warpgroups, for half types and float32 on sm_90.
+template <class Storage>
 struct JointWarpgroups {
   static std::size_t workspace_bytes(const TransducerJointProblem& p, const TransducerOutputs& out,
                                      const Execution& execution);

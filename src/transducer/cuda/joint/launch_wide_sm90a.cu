@@ -17,18 +17,15 @@
 namespace warpalign::detail::transducer {
 namespace {
 
-template <class Half>
-const cuda::Kernel kPack{kKernels, "joint wide pack", cuda::type_name<Half>(), wide_pack_kernel<Half>};
-template <class Half>
-const cuda::Kernel kHidden{kKernels, "joint wide hidden", cuda::type_name<Half>(),
-                           wide_hidden_kernel<Half, false>};
+template <class Storage>
+const cuda::Kernel kPack{kKernels, "joint wide pack", cuda::type_name<Storage>(), wide_pack_kernel<Storage>};
+template <class Storage>
+const cuda::Kernel kHidden{kKernels, "joint wide hidden", cuda::type_name<Storage>(),
+                           wide_hidden_kernel<Storage>};
 template <class Half>
 const cuda::Kernel kLogits{kKernels, "joint wide logits", cuda::type_name<Half>(),
                            wide_logits_kernel<Half, false>};
 const cuda::Kernel kWeights{kKernels, "joint wide weights", nullptr, wide_weights_kernel};
-template <class Half>
-const cuda::Kernel kLiveHidden{kKernels, "joint wide live hidden", cuda::type_name<Half>(),
-                               wide_hidden_kernel<Half, true>};
 template <class Half>
 const cuda::Kernel kGradient{kKernels, "joint wide gradient", cuda::type_name<Half>(),
                              wide_logits_kernel<Half, true>};
@@ -44,20 +41,21 @@ const cuda::Kernel kBack256{kKernels, "joint wide back 256", cuda::type_name<Hal
 template <class Half>
 const cuda::Kernel kBack216{kKernels, "joint wide back 216", cuda::type_name<Half>(),
                             wide_back_kernel<Half, 216>};
-template <class Half>
-const cuda::Kernel kAdd{kKernels, "joint wide add", cuda::type_name<Half>(), wide_add_kernel<Half>};
+template <class Storage>
+const cuda::Kernel kAdd{kKernels, "joint wide add", cuda::type_name<Storage>(), wide_add_kernel<Storage>};
 
-template <class Half>
-Status pack(const TransducerJointProblem& p, const WidePlan<Half>& plan, const WidePacked<Half>& to,
-            cudaStream_t stream) {
-  return cuda::launch(kPack<Half>, {plan.pack_blocks(), kJointThreads, 0, stream},
-                      static_cast<const Half*>(p.weight), static_cast<const Half*>(p.bias),
+template <class Storage>
+Status pack(const TransducerJointProblem& p, const WidePlan<Storage>& plan,
+            const WidePacked<WideFactor<Storage>>& to, cudaStream_t stream) {
+  return cuda::launch(kPack<Storage>, {plan.pack_blocks(), kJointThreads, 0, stream},
+                      static_cast<const Storage*>(p.weight), static_cast<const Storage*>(p.bias),
                       static_cast<int>(p.hidden), plan.columns(), to);
 }
 
 // Everything in the workspace of the first call.
-template <class Half>
+template <class Storage>
 struct WideMemory {
+  using Half = WideFactor<Storage>;
   typename Plan<float>::Exchange exchange;
   Saved<float> saved;  // without a gradient
   BandList band;       // of a pruned joint
@@ -67,14 +65,14 @@ struct WideMemory {
   std::int32_t* label;
   WideParts parts;
 
-  WideMemory(const WidePlan<Half>& plan, bool for_gradient, Arena& arena) {
+  WideMemory(const WidePlan<Storage>& plan, bool for_gradient, Arena& arena) {
     exchange = plan.plan().exchange(arena, for_gradient);
     if (!for_gradient) saved = plan.plan().save(arena, false);
     if (plan.has_band()) band = BandList(arena, plan.nodes());
     packed = plan.take_packed(arena, false);
     chunk = plan.chunk(false, arena.used());
     const auto rows = static_cast<std::size_t>(chunk);
-    h = arena.take<Half>(rows * plan.h_panels() * 8, "hidden rows of a chunk");
+    h = arena.take<Half>(plan.all_parts(plan.h_part(chunk)), "hidden rows of a chunk");
     label = arena.take<std::int32_t>(rows, "labels of a chunk");
     parts.tiles = plan.label_tiles();
     parts.part = arena.take<RowSum<float>>(rows * parts.tiles, "sums of tiles");
@@ -82,17 +80,18 @@ struct WideMemory {
   }
 };
 
-template <class Half>
+template <class Storage>
 Status wide_forward(const TransducerJointProblem& p, const TransducerOutputs& out, Workspace workspace,
                     const Execution& execution) {
-  const WidePlan<Half> wide(p, execution);
+  using Half = WideFactor<Storage>;
+  const WidePlan<Storage> wide(p, execution);
   const Plan<float>& plan = wide.plan();
   if (!plan.status().ok()) return plan.status();
   if (PlanLog* const log = PlanLog::current()) plan.describe(*log);
   const auto stream = static_cast<cudaStream_t>(execution.stream);
   const bool for_gradient = out.saved != nullptr;
   Arena scratch(workspace.data);
-  const WideMemory<Half> memory(wide, for_gradient, scratch);
+  const WideMemory<Storage> memory(wide, for_gradient, scratch);
   Arena kept(out.saved);
   const Saved<float> saved = for_gradient ? plan.save(kept, true) : memory.saved;
   Batch batch = plan.batch();
@@ -104,7 +103,7 @@ Status wide_forward(const TransducerJointProblem& p, const TransducerOutputs& ou
     if (Status s = pack(p, wide, memory.packed, stream); !s.ok()) return s;
   }
   WideProducts<Half> products{};
-  products.rows = wide.rows(memory.h);
+  products.rows = wide.rows(memory.h, memory.chunk);
   products.rows.label = memory.label;
   products.packed = memory.packed;
   products.depth = wide.depth();
@@ -125,8 +124,8 @@ Status wide_forward(const TransducerJointProblem& p, const TransducerOutputs& ou
   for (std::int64_t first = 0; first < wide.nodes(); first += most) {
     products.chunk = {memory.band.list, memory.band.count, static_cast<std::int32_t>(wide.all()),
                       static_cast<std::int32_t>(first), most};
-    if (Status s = cuda::launch(kHidden<Half>, {wide.hidden_blocks(most), kJointThreads, 0, stream}, batch,
-                                products.rows, products.chunk);
+    if (Status s = cuda::launch(kHidden<Storage>, {wide.hidden_blocks(most), kJointThreads, 0, stream}, batch,
+                                wide.inputs(), products.rows, products.chunk);
         !s.ok()) {
       return s;
     }
@@ -146,8 +145,9 @@ Status wide_forward(const TransducerJointProblem& p, const TransducerOutputs& ou
 }
 
 // Everything in the workspace of the second call.
-template <class Half>
+template <class Storage>
 struct WideGradientMemory {
+  using Half = WideFactor<Storage>;
   LiveList live;
   WidePacked<Half> packed;
   std::int32_t chunk;
@@ -161,12 +161,14 @@ struct WideGradientMemory {
   float* weight_sums = nullptr;  // (split, packed columns, sums_stride)
 
   WideGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& gradient,
-                     const WidePlan<Half>& plan, Arena& arena) {
+                     const WidePlan<Storage>& plan, Arena& arena) {
     live = LiveList(arena, plan.all(), plan.nodes());
     const std::size_t listed = arena.used();
     packed = plan.take_packed(arena, true);
-    for (float*& part : parts)
-      part = arena.take<float>(WideSums<Half>::kParts * plan.h_panels() * std::size_t{8}, "sums of a frame");
+    for (float*& part : parts) {
+      part =
+          arena.take<float>(WideSums<Storage>::kParts * plan.h_panels() * std::size_t{8}, "sums of a frame");
+    }
     if (gradient.predictor) {
       states = arena.take<float>(
           static_cast<std::size_t>(std::int64_t{p.lattice.batch} * p.lattice.states * p.hidden),
@@ -180,161 +182,208 @@ struct WideGradientMemory {
       weight_sums = arena.take<float>(plan.split() * plan.sums(), "sums of gradients by weights");
     chunk = plan.chunk(true, arena.used() - listed);
     const auto rows = static_cast<std::size_t>(chunk);
-    h = arena.take<Half>(rows * plan.h_panels() * 8, "hidden rows of a chunk");
-    g = arena.take<Half>(rows * plan.g_panels() * 8, "gradients of a chunk's logits");
+    h = arena.take<Half>(plan.all_parts(plan.h_part(chunk)), "hidden rows of a chunk");
+    g = arena.take<Half>(plan.all_parts(plan.g_part(chunk)), "gradients of a chunk's logits");
     node = arena.take<WideNode>(rows, "nodes of a chunk");
     posterior = arena.take<float>(rows * plan.columns().picked(), "posteriors of arcs");
   }
 };
 
-template <class Half>
-Status wide_gradient(const TransducerJointProblem& p, const TransducerJointGradient& g, Workspace workspace,
-                     const Execution& execution) {
-  const TransducerLattice& l = p.lattice;
-  const WidePlan<Half> wide(p, execution);
-  const Plan<float>& plan = wide.plan();
-  const auto stream = static_cast<cudaStream_t>(execution.stream);
-  Arena arena(workspace.data);
-  const WideGradientMemory<Half> memory(p, g, wide, arena);
-  const std::size_t of_encoder = static_cast<std::size_t>(l.batch) * l.frames * p.hidden;
-  const std::size_t of_predictor = static_cast<std::size_t>(l.batch) * l.states * p.hidden;
-  const struct {
-    void* data;
-    std::size_t bytes;
-  } cleared[] = {{g.encoder, of_encoder * sizeof(Half)},
-                 {memory.states, of_predictor * sizeof(float)},
-                 {memory.weight_sums, wide.split() * wide.sums() * sizeof(float)}};
-  for (const auto& one : cleared) {
-    if (!one.data) continue;
-    if (Status s = cuda::set_memory(one.data, 0, one.bytes, stream); !s.ok()) return s;
+// The second call.
+template <class Storage>
+class WideGradient {
+  using Half = WideFactor<Storage>;
+
+ public:
+  WideGradient(const TransducerJointProblem& problem, const TransducerJointGradient& gradient,
+               Workspace workspace, const Execution& execution)
+      : p_(problem),
+        g_(gradient),
+        wide_(problem, execution),
+        arena_(workspace.data),
+        memory_(problem, gradient, wide_, arena_),
+        stream_(static_cast<cudaStream_t>(execution.stream)) {}
+
+  [[nodiscard]] Status enqueue() const {
+    if (Status s = clear(); !s.ok()) return s;
+    if (wide_.all() > 0) {
+      if (Status s = enqueue_chunks(); !s.ok()) return s;
+    }
+    if (memory_.weight_sums) {
+      if (Status s = round_weights(); !s.ok()) return s;
+    }
+    const std::size_t states = of_states();
+    if (!memory_.states || states == 0) return {};
+    return launch_joint_round<Storage>(memory_.states, 1, 0, p_.hidden,
+                                       std::int64_t{p_.lattice.batch} * p_.lattice.states, p_.hidden,
+                                       g_.predictor, nullptr, blocks_of(states), stream_);
   }
-  if (wide.all() > 0) {
-    Arena kept(const_cast<void*>(g.saved));  // NOLINT: only read
-    const Saved<float> saved = plan.save(kept, true);
-    Batch batch = plan.batch();
-    batch.places = saved.places;
+
+ private:
+  [[nodiscard]] std::size_t of_states() const {
+    return static_cast<std::size_t>(p_.lattice.batch) * p_.lattice.states * p_.hidden;
+  }
+  [[nodiscard]] int blocks_of(std::size_t n) const {
+    return std::max(wide_.plan().blocks_for(static_cast<std::int64_t>(n), kJointThreads), 1);
+  }
+
+  [[nodiscard]] Status clear() const {
+    const std::size_t of_encoder = static_cast<std::size_t>(p_.lattice.batch) * p_.lattice.frames * p_.hidden;
+    const struct {
+      void* data;
+      std::size_t bytes;
+    } cleared[] = {{g_.encoder, of_encoder * sizeof(Storage)},
+                   {memory_.states, of_states() * sizeof(float)},
+                   {memory_.weight_sums, wide_.split() * wide_.sums() * sizeof(float)}};
+    for (const auto& one : cleared) {
+      if (!one.data) continue;
+      if (Status s = cuda::set_memory(one.data, 0, one.bytes, stream_); !s.ok()) return s;
+    }
+    return {};
+  }
+
+  [[nodiscard]] WideProducts<Half> products(const Saved<float>& saved) const {
     WideProducts<Half> products{};
-    products.rows = wide.rows(memory.h);
-    products.rows.node = memory.node;
-    products.rows.posterior = memory.posterior;
+    products.rows = wide_.rows(memory_.h, memory_.chunk);
+    products.rows.node = memory_.node;
+    products.rows.posterior = memory_.posterior;
     products.rows.sums = saved.sums;
     products.rows.slots = saved.slots;
     products.rows.outcome = saved.outcome;
-    products.rows.grad_loss = static_cast<const float*>(g.grad_loss);
-    products.rows.grad_loss_stride = g.grad_loss_stride;
-    products.rows.label_factor = static_cast<float>(1.0 + l.fastemit);
-    products.packed = memory.packed;
-    products.depth = wide.depth();
-    products.g = {memory.g, wide.g_panels()};
-    products.clamp = static_cast<float>(l.clamp);
-    products.weight_sums = memory.weight_sums;
-    products.sums_stride = wide.sums_stride();
-    products.split = wide.split();
-    const LiveRows<float> live{batch, saved.slots, saved.outcome, products.rows.label_factor, band_of(p)};
-    if (Status s = launch_list_live(live, memory.live, stream); !s.ok()) return s;
-    if (Status s = pack(p, wide, memory.packed, stream); !s.ok()) return s;
-    const std::int32_t most = memory.chunk;
-    WideSums<Half> sums{
-        batch,   {},      {memory.live.places}, products.rows.h, p.hidden, static_cast<Half*>(g.encoder),
-        nullptr, nullptr, memory.states,        nullptr,         nullptr};
-    const int row_tiles = most / kWideRows;
+    products.rows.grad_loss = static_cast<const float*>(g_.grad_loss);
+    products.rows.grad_loss_stride = g_.grad_loss_stride;
+    products.rows.label_factor = static_cast<float>(1.0 + p_.lattice.fastemit);
+    products.packed = memory_.packed;
+    products.depth = wide_.depth();
+    products.g = {memory_.g, wide_.g_panels(), wide_.g_part(memory_.chunk)};
+    products.clamp = static_cast<float>(p_.lattice.clamp);
+    products.weight_sums = memory_.weight_sums;
+    products.sums_stride = wide_.sums_stride();
+    products.split = wide_.split();
+    return products;
+  }
+
+  [[nodiscard]] Status enqueue_chunks() const {
+    Arena kept(const_cast<void*>(g_.saved));  // NOLINT: only read
+    const Saved<float> saved = wide_.plan().save(kept, true);
+    Batch batch = wide_.plan().batch();
+    batch.places = saved.places;
+    WideProducts<Half> products = this->products(saved);
+    const LiveRows<float> live{batch, saved.slots, saved.outcome, products.rows.label_factor, band_of(p_)};
+    if (Status s = launch_list_live(live, memory_.live, stream_); !s.ok()) return s;
+    if (Status s = pack(p_, wide_, memory_.packed, stream_); !s.ok()) return s;
+    WideSums<Storage> sums{batch,           {},        {memory_.live.places},
+                           products.rows.h, p_.hidden, static_cast<Storage*>(g_.encoder),
+                           nullptr,         nullptr,   memory_.states,
+                           nullptr,         nullptr};
+    const std::int32_t most = memory_.chunk;
     int turn = 0;
-    for (std::int64_t first = 0; first < wide.nodes(); first += most, ++turn) {
-      products.chunk = {memory.live.list, memory.live.count, 0, static_cast<std::int32_t>(first), most};
-      if (Status s = cuda::launch(kLiveHidden<Half>, {wide.hidden_blocks(most), kJointThreads, 0, stream},
-                                  batch, products.rows, products.chunk);
-          !s.ok()) {
-        return s;
-      }
-      const int blocks = wide.blocks(row_tiles * wide.label_tiles());
-      if (Status s = cuda::launch(kGradient<Half>, {blocks, kWideThreads, kWideBytes<kWideLabels>, stream},
-                                  products);
-          !s.ok()) {
-        return s;
-      }
-      if (memory.weight_sums) {
-        const bool narrow = wide.outer_width() == 216;
-        const cuda::LaunchConfig config{wide.blocks(wide.outer_tiles() * wide.split()), kWideThreads,
-                                        narrow ? kWideBytes<216> : kWideBytes<256>, stream};
-        if (Status s = cuda::launch(narrow ? kOuter216<Half> : kOuter256<Half>, config, products); !s.ok()) {
-          return s;
-        }
-      }
-      if (!g.encoder && !g.predictor) continue;
-      const bool narrow = wide.back_width() == 216;
-      const cuda::LaunchConfig config{wide.blocks(row_tiles * cuda::div_up(p.hidden, wide.back_width())),
-                                      kWideThreads, narrow ? kWideBytes<216> : kWideBytes<256>, stream};
-      if (Status s = cuda::launch(narrow ? kBack216<Half> : kBack256<Half>, config, products); !s.ok()) {
-        return s;
-      }
+    for (std::int64_t first = 0; first < wide_.nodes(); first += most, ++turn) {
+      products.chunk = {memory_.live.list, memory_.live.count, 0, static_cast<std::int32_t>(first), most};
       sums.chunk = products.chunk;
-      sums.parts_from = memory.parts[turn % 2];
-      sums.parts_to = memory.parts[(turn + 1) % 2];
-      sums.segments_from = memory.segments[turn % 2];
-      sums.segments_to = memory.segments[(turn + 1) % 2];
-      if (Status s = cuda::launch(kAdd<Half>, {wide.add_blocks(most), kJointThreads, 0, stream}, sums);
-          !s.ok()) {
+      sums.parts_from = memory_.parts[turn % 2];
+      sums.parts_to = memory_.parts[(turn + 1) % 2];
+      sums.segments_from = memory_.segments[turn % 2];
+      sums.segments_to = memory_.segments[(turn + 1) % 2];
+      if (Status s = enqueue_chunk(batch, products, sums); !s.ok()) return s;
+    }
+    return {};
+  }
+
+  [[nodiscard]] Status enqueue_chunk(const Batch& batch, const WideProducts<Half>& products,
+                                     const WideSums<Storage>& sums) const {
+    const std::int32_t most = products.chunk.most;
+    const int row_tiles = most / kWideRows;
+    if (Status s = cuda::launch(kHidden<Storage>, {wide_.hidden_blocks(most), kJointThreads, 0, stream_},
+                                batch, wide_.inputs(), products.rows, products.chunk);
+        !s.ok()) {
+      return s;
+    }
+    const int blocks = wide_.blocks(row_tiles * wide_.label_tiles());
+    if (Status s =
+            cuda::launch(kGradient<Half>, {blocks, kWideThreads, kWideBytes<kWideLabels>, stream_}, products);
+        !s.ok()) {
+      return s;
+    }
+    if (memory_.weight_sums) {
+      const bool narrow = wide_.outer_width() == 216;
+      const cuda::LaunchConfig config{wide_.blocks(wide_.outer_tiles() * wide_.split()), kWideThreads,
+                                      narrow ? kWideBytes<216> : kWideBytes<256>, stream_};
+      if (Status s = cuda::launch(narrow ? kOuter216<Half> : kOuter256<Half>, config, products); !s.ok()) {
         return s;
       }
     }
+    if (!g_.encoder && !g_.predictor) return {};
+    const bool narrow = wide_.back_width() == 216;
+    const cuda::LaunchConfig config{wide_.blocks(row_tiles * cuda::div_up(p_.hidden, wide_.back_width())),
+                                    kWideThreads, narrow ? kWideBytes<216> : kWideBytes<256>, stream_};
+    if (Status s = cuda::launch(narrow ? kBack216<Half> : kBack256<Half>, config, products); !s.ok()) {
+      return s;
+    }
+    return cuda::launch(kAdd<Storage>, {wide_.add_blocks(most), kJointThreads, 0, stream_}, sums);
   }
-  const auto blocks_of = [&](std::size_t n) {
-    return std::max(plan.blocks_for(static_cast<std::int64_t>(n), kJointThreads), 1);
-  };
-  if (memory.weight_sums) {
-    // Labels, then durations, which the packed columns have in front.
-    const WideColumns& columns = wide.columns();
+
+  // Rounds the sums of labels, and those of durations, which the packed columns have before them.
+  [[nodiscard]] Status round_weights() const {
+    const WideColumns& columns = wide_.columns();
     const struct {
       int from, to, count;
     } groups[] = {{columns.first_label, 0, columns.labels}, {0, columns.labels, columns.durations}};
     for (const auto& group : groups) {
       if (group.count == 0) continue;
-      Half* const weight =
-          g.weight ? static_cast<Half*>(g.weight) + std::int64_t{group.to} * p.hidden : nullptr;
-      Half* const bias = g.bias ? static_cast<Half*>(g.bias) + group.to : nullptr;
-      if (Status s =
-              launch_joint_round<Half>(memory.weight_sums + group.from * wide.sums_stride(), wide.split(),
-                                       static_cast<std::int64_t>(wide.sums()), wide.sums_stride(),
-                                       group.count, p.hidden, weight, bias, blocks_of(wide.sums()), stream);
+      auto* const weight =
+          g_.weight ? static_cast<Storage*>(g_.weight) + std::int64_t{group.to} * p_.hidden : nullptr;
+      auto* const bias = g_.bias ? static_cast<Storage*>(g_.bias) + group.to : nullptr;
+      if (Status s = launch_joint_round<Storage>(memory_.weight_sums + group.from * wide_.sums_stride(),
+                                                 wide_.split(), static_cast<std::int64_t>(wide_.sums()),
+                                                 wide_.sums_stride(), group.count, p_.hidden, weight, bias,
+                                                 blocks_of(wide_.sums()), stream_);
           !s.ok()) {
         return s;
       }
     }
+    return {};
   }
-  if (!memory.states || of_predictor == 0) return {};
-  return launch_joint_round<Half>(memory.states, 1, 0, p.hidden, std::int64_t{l.batch} * l.states, p.hidden,
-                                  g.predictor, nullptr, blocks_of(of_predictor), stream);
-}
+
+  const TransducerJointProblem& p_;
+  const TransducerJointGradient& g_;
+  const WidePlan<Storage> wide_;
+  Arena arena_;
+  const WideGradientMemory<Storage> memory_;
+  cudaStream_t stream_;
+};
 
 }  // namespace
 
-template <class Half>
-std::size_t JointWarpgroups<Half>::workspace_bytes(const TransducerJointProblem& p,
-                                                   const TransducerOutputs& out, const Execution& execution) {
+template <class Storage>
+std::size_t JointWarpgroups<Storage>::workspace_bytes(const TransducerJointProblem& p,
+                                                      const TransducerOutputs& out,
+                                                      const Execution& execution) {
   Arena arena;
-  static_cast<void>(WideMemory<Half>(WidePlan<Half>(p, execution), out.saved != nullptr, arena));
+  static_cast<void>(WideMemory<Storage>(WidePlan<Storage>(p, execution), out.saved != nullptr, arena));
   return arena.used();
 }
-template <class Half>
-std::size_t JointWarpgroups<Half>::gradient_workspace_bytes(const TransducerJointProblem& p,
-                                                            const TransducerJointGradient& g,
-                                                            const Execution& execution) {
+template <class Storage>
+std::size_t JointWarpgroups<Storage>::gradient_workspace_bytes(const TransducerJointProblem& p,
+                                                               const TransducerJointGradient& g,
+                                                               const Execution& execution) {
   Arena arena;
-  static_cast<void>(WideGradientMemory<Half>(p, g, WidePlan<Half>(p, execution), arena));
+  static_cast<void>(WideGradientMemory<Storage>(p, g, WidePlan<Storage>(p, execution), arena));
   return arena.used();
 }
-template <class Half>
-Status JointWarpgroups<Half>::forward(const TransducerJointProblem& p, const TransducerOutputs& out,
-                                      Workspace workspace, const Execution& execution) {
-  return wide_forward<Half>(p, out, workspace, execution);
+template <class Storage>
+Status JointWarpgroups<Storage>::forward(const TransducerJointProblem& p, const TransducerOutputs& out,
+                                         Workspace workspace, const Execution& execution) {
+  return wide_forward<Storage>(p, out, workspace, execution);
 }
-template <class Half>
-Status JointWarpgroups<Half>::gradient(const TransducerJointProblem& p, const TransducerJointGradient& g,
-                                       Workspace workspace, const Execution& execution) {
-  return wide_gradient<Half>(p, g, workspace, execution);
+template <class Storage>
+Status JointWarpgroups<Storage>::gradient(const TransducerJointProblem& p, const TransducerJointGradient& g,
+                                          Workspace workspace, const Execution& execution) {
+  return WideGradient<Storage>(p, g, workspace, execution).enqueue();
 }
 
 template struct JointWarpgroups<cuda::Float16>;
 template struct JointWarpgroups<cuda::BFloat16>;
+template struct JointWarpgroups<float>;
 
 }  // namespace warpalign::detail::transducer

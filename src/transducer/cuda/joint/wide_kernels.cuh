@@ -4,6 +4,9 @@
 //             logits that have arcs, the second call the gradients G of the logits, in a half type.
 //   outer     W's sums += Gᵀ h; column H, where h is 1, is that of the bias
 //   pull back dh = act' (G W), which overwrites h
+//
+// With float32, h, W and G have parts, and dh is float32: the upper halves of its numbers overwrite the first
+// part of h, the lower halves the second one.
 #pragma once
 
 #include "cuda/memory/add_pair.cuh"
@@ -11,8 +14,6 @@
 #include "transducer/cuda/joint/wide_sums.cuh"
 
 namespace warpalign::detail::transducer {
-
-inline constexpr int kWideLabels = 256;  // packed columns of a tile of logits
 
 template <class Half>
 struct WideProducts {
@@ -27,37 +28,6 @@ struct WideProducts {
   float* weight_sums;        // (split, packed columns, sums_stride)
   std::int64_t sums_stride;  // even, larger than H
   std::int32_t split;        // parts of a chunk, each with its own sums
-};
-
-// Tiles of a chunk's rows and columns. Consecutive tiles have the same rows.
-struct WideTiles {
-  int rows, columns, depth, width;
-
-  [[nodiscard]] __device__ __forceinline__ int column_tiles() const { return (columns + width - 1) / width; }
-  [[nodiscard]] __device__ __forceinline__ int count() const {
-    return (rows + kWideRows - 1) / kWideRows * column_tiles();
-  }
-  [[nodiscard]] __device__ __forceinline__ WideTile at(int index) const {
-    const int n = column_tiles();
-    return {index / n * kWideRows, index % n * width, 0, depth};
-  }
-};
-
-// Tiles of W's sums, in `split` parts of a chunk's `terms` nodes.
-struct WideSplitTiles {
-  int rows, columns, width, split;
-  int terms;  // a multiple of kWideDepth
-
-  [[nodiscard]] __device__ __forceinline__ int column_tiles() const { return (columns + width - 1) / width; }
-  [[nodiscard]] __device__ __forceinline__ int count() const {
-    return (rows + kWideRows - 1) / kWideRows * column_tiles() * split;
-  }
-  [[nodiscard]] __device__ __forceinline__ WideTile at(int index) const {
-    const int n = column_tiles(), all_tiles = count() / split;
-    const int tile = index % all_tiles, part = index / all_tiles, stages = terms / kWideDepth;
-    return {tile / n * kWideRows, tile % n * width, part * stages / split * kWideDepth,
-            (part + 1) * stages / split * kWideDepth, part};
-  }
 };
 
 // A thread's elements of a tile of logits: 64 columns of two rows, which are `half` 0 and 1.
@@ -274,8 +244,11 @@ __device__ __forceinline__ void make_gradients(const WideProducts<Half>& p, cons
         v[k] = fmin(fmax(sum[4 * j + 2 * half + k], -most), most) * factor[half];
         if (j < 2 && has_durations) v[k] = durations[half][2 * j + k];
       }
-      *reinterpret_cast<std::uint32_t*>(p.g.at(row + 8 * half, column + place.pair)) =
-          cuda::narrow_pair<Half>(v[0], v[1]);
+#pragma unroll 1
+      for (int part = 0; part < p.rows.factor_parts; ++part) {
+        *reinterpret_cast<std::uint32_t*>(p.g.at(row + 8 * half, column + place.pair, part)) =
+            next_part<Half>(v[0], v[1]);
+      }
     }
   }
 }
@@ -285,7 +258,7 @@ __global__ void __launch_bounds__(kWideThreads, 1)
     wide_logits_kernel(const __grid_constant__ WideProducts<Half> p) {
   const WideTiles tiles{p.chunk.rows(), p.packed.rows, p.depth, kWideLabels};
   multiply_wide<kWideLabels, false, false>(
-      p.rows.h, p.packed.weight, tiles,
+      p.rows.h, p.packed.weight, p.rows.factor_parts, tiles,
       [&](const WideTile& tile, float(&sum)[kWideLabels / 2], const WidePlace& place) {
         WideLogits x(sum, place, tile.column);
         if constexpr (kForGradient) {
@@ -304,7 +277,8 @@ __global__ void __launch_bounds__(kWideThreads, 1)
   const WideSplitTiles tiles{8 * p.g.count, p.rows.hidden + 1, kWidth, p.split, rows};
   const int columns = p.rows.columns.first_label + p.rows.columns.labels;
   multiply_wide<kWidth, true, true>(
-      p.g, p.rows.h, tiles, [&](const WideTile& tile, float(&sum)[kWidth / 2], const WidePlace& place) {
+      p.g, p.rows.h, p.rows.factor_parts, tiles,
+      [&](const WideTile& tile, float(&sum)[kWidth / 2], const WidePlace& place) {
         float* const sums = p.weight_sums + static_cast<std::int64_t>(tile.part) * columns * p.sums_stride;
     // Each number has one writer at a time: the order of additions is that of the chunks.
 #pragma unroll
@@ -321,39 +295,77 @@ __global__ void __launch_bounds__(kWideThreads, 1)
       });
 }
 
+// The end of a tile of dh: h is read in groups of kTogether pairs, each before it is overwritten.
+template <class Half, int kWidth>
+__device__ __forceinline__ void write_back(const WideProducts<Half>& p, const WideTile& tile,
+                                           const float (&sum)[kWidth / 2], const WidePlace& place) {
+  constexpr int kPairs = kWidth / 8, kTogether = 8;
+  const auto slope = [&](float h) { return p.rows.dropout.slope(h, p.rows.is_tanh); };
+#pragma unroll
+  for (int first = 0; first < kPairs; first += kTogether) {
+    std::uint32_t hidden[kTogether][2];
+    const auto each = [&](const auto& function) {
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k) {
+        const int column = tile.column + 8 * (first + k) + place.pair;
+        if (first + k >= kPairs || column >= p.rows.hidden) continue;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          function(k, i, reinterpret_cast<std::uint32_t*>(p.rows.h.at(tile.row + place.row + 8 * i, column)));
+        }
+      }
+    };
+    each([&](int k, int i, const std::uint32_t* at) { hidden[k][i] = *at; });
+    each([&](int k, int i, std::uint32_t* at) {
+      float left, right;
+      cuda::widen_pair<Half>(hidden[k][i], left, right);
+      const int j = min(first + k, kPairs - 1);
+      *at = cuda::narrow_pair<Half>(sum[4 * j + 2 * i] * slope(left), sum[4 * j + 2 * i + 1] * slope(right));
+    });
+  }
+}
+// The same with parts.
+template <class Half, int kWidth>
+__device__ __forceinline__ void write_back_parts(const WideProducts<Half>& p, const WideTile& tile,
+                                                 const float (&sum)[kWidth / 2], const WidePlace& place) {
+  constexpr int kPairs = kWidth / 8;
+  const auto slope = [&](float h) { return p.rows.dropout.slope(h, p.rows.is_tanh); };
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int column = tile.column + 8 * j + place.pair;
+    if (column >= p.rows.hidden) break;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const auto at = [&](int part) {
+        return reinterpret_cast<std::uint32_t*>(p.rows.h.at(tile.row + place.row + 8 * i, column, part));
+      };
+      float left, right;
+      cuda::widen_pair<Half>(*at(0), left, right);
+      for (int part = 1; part < p.rows.factor_parts; ++part) {
+        float first, second;
+        cuda::widen_pair<Half>(*at(part), first, second);
+        left += first;
+        right += second;
+      }
+      const SplitPair dh(sum[4 * j + 2 * i] * slope(left), sum[4 * j + 2 * i + 1] * slope(right));
+      *at(0) = dh.upper;
+      *at(1) = dh.lower;
+    }
+  }
+}
+
 template <class Half, int kWidth>
 __global__ void __launch_bounds__(kWideThreads, 1)
     wide_back_kernel(const __grid_constant__ WideProducts<Half> p) {
   // Columns of G after the last label are 0, and so are the weights there.
   const WideTiles tiles{p.chunk.rows(), p.rows.hidden, 8 * p.g.count, kWidth};
   multiply_wide<kWidth, false, true>(
-      p.g, p.packed.back, tiles, [&](const WideTile& tile, float(&sum)[kWidth / 2], const WidePlace& place) {
-        const auto slope = [&](float h) { return p.rows.dropout.slope(h, p.rows.is_tanh); };
-        // Hidden numbers are read in groups, each before it is overwritten.
-        constexpr int kPairs = kWidth / 8, kTogether = 8;
-#pragma unroll
-        for (int first = 0; first < kPairs; first += kTogether) {
-          std::uint32_t hidden[kTogether][2];
-          const auto each = [&](const auto& function) {
-#pragma unroll
-            for (int k = 0; k < kTogether; ++k) {
-              const int column = tile.column + 8 * (first + k) + place.pair;
-              if (first + k >= kPairs || column >= p.rows.hidden) continue;
-#pragma unroll
-              for (int i = 0; i < 2; ++i) {
-                function(k, i,
-                         reinterpret_cast<std::uint32_t*>(p.rows.h.at(tile.row + place.row + 8 * i, column)));
-              }
-            }
-          };
-          each([&](int k, int i, const std::uint32_t* at) { hidden[k][i] = *at; });
-          each([&](int k, int i, std::uint32_t* at) {
-            float left, right;
-            cuda::widen_pair<Half>(hidden[k][i], left, right);
-            const int j = min(first + k, kPairs - 1);
-            *at = cuda::narrow_pair<Half>(sum[4 * j + 2 * i] * slope(left),
-                                          sum[4 * j + 2 * i + 1] * slope(right));
-          });
+      p.g, p.packed.back, p.rows.factor_parts, tiles,
+      [&](const WideTile& tile, float(&sum)[kWidth / 2], const WidePlace& place) {
+        if (p.rows.factor_parts == 1) {
+          write_back<Half, kWidth>(p, tile, sum, place);
+        } else {
+          write_back_parts<Half, kWidth>(p, tile, sum, place);
         }
       });
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "transducer/cuda/call/plan.cuh"
 #include "transducer/cuda/joint/launch_joint.h"
@@ -32,21 +33,25 @@ inline WideColumns columns_of(const TransducerJointProblem& p) {
 }
 
 // What a call works on.
-template <class Half>
+template <class Storage>
 class WidePlan {
  public:
+  using Half = WideFactor<Storage>;
+
   WidePlan(const TransducerJointProblem& problem, const Execution& execution)
       : p_(problem),
         logits_(joint_logits_of(problem)),
         plan_(logits_, execution),
         multiprocessors_(std::max(1, cuda::traits_of(execution.cuda_device).multiprocessors)),
         tuning_(cuda_tuning(cuda::traits_of(execution.cuda_device))),
+        factor_parts_(factor_parts_of(execution.precision)),
         columns_(columns_of(problem)) {}
   WidePlan(const WidePlan&) = delete;
   WidePlan& operator=(const WidePlan&) = delete;
 
   [[nodiscard]] const Plan<float>& plan() const { return plan_; }
   [[nodiscard]] const WideColumns& columns() const { return columns_; }
+  [[nodiscard]] std::int32_t factor_parts() const { return factor_parts_; }
   [[nodiscard]] std::int64_t all() const { return plan_.batch().rows; }
   // The nodes that go through the workspace: all of them, or those of a pruned joint's band.
   [[nodiscard]] std::int64_t nodes() const { return joint_nodes(p_); }
@@ -79,16 +84,18 @@ class WidePlan {
   // Nodes of a chunk: whole tiles, of which the workspace has room for, besides the bytes that are taken. Of
   // these numbers down to a half, the one that leaves the fewest multiprocessors without a tile.
   [[nodiscard]] std::int32_t chunk(bool for_gradient, std::size_t taken) const {
-    std::int64_t row = 16 * h_panels() + 4 * columns_.picked();
-    row +=
-        for_gradient ? 16 * g_panels() + static_cast<std::int64_t>(sizeof(WideNode)) : 8 * label_tiles() + 4;
+    std::int64_t row = 16 * h_panels() * factor_parts_ + 4 * columns_.picked();
+    row += for_gradient ? 16 * g_panels() * factor_parts_ + static_cast<std::int64_t>(sizeof(WideNode))
+                        : 8 * label_tiles() + 4;
     constexpr std::int64_t kGaps = 512;  // between the arrays
     const std::int64_t left = p_.workspace_limit - static_cast<std::int64_t>(taken) - kGaps;
     const std::int64_t most_bytes = tuning_.warpgroup_chunk_bytes;
     const std::int64_t fitting = std::clamp(left, std::int64_t{0}, most_bytes) / (row * kWideRows);
     const int most = static_cast<int>(
         std::max<std::int64_t>(std::min(fitting, cuda::div_up(nodes(), std::int64_t{kWideRows})), 1));
-    const auto turns = [&](int tiles) { return cuda::div_up(tiles, multiprocessors_); };
+    const auto turns = [&](int tiles) {
+      return cuda::div_up(tiles, multiprocessors_) * factor_parts_ * (factor_parts_ + 1) / 2;
+    };
     int best = most;
     double least = 0;
     for (int tiles = most; tiles >= (most + 1) / 2; --tiles) {
@@ -106,30 +113,47 @@ class WidePlan {
     return best * kWideRows;
   }
 
-  [[nodiscard]] WideRows<Half> rows(Half* h) const {
-    WideRows<Half> rows{};
-    rows.encoder = static_cast<const Half*>(p_.encoder.data);
-    rows.predictor = static_cast<const Half*>(p_.predictor.data);
-    rows.aligned = p_.hidden % 8 == 0 && is_aligned(rows.encoder, 16) && is_aligned(rows.predictor, 16);
+  [[nodiscard]] WideInputs<Storage> inputs() const {
+    WideInputs<Storage> inputs{};
+    inputs.encoder = static_cast<const Storage*>(p_.encoder.data);
+    inputs.predictor = static_cast<const Storage*>(p_.predictor.data);
+    inputs.aligned = p_.hidden % 8 == 0 && is_aligned(inputs.encoder, 16) && is_aligned(inputs.predictor, 16);
     for (int axis = 0; axis < 2; ++axis) {
-      rows.encoder_stride[axis] = p_.encoder.stride[axis];
-      rows.predictor_stride[axis] = p_.predictor.stride[axis];
-      rows.aligned &= rows.encoder_stride[axis] % 8 == 0 && rows.predictor_stride[axis] % 8 == 0;
+      inputs.encoder_stride[axis] = p_.encoder.stride[axis];
+      inputs.predictor_stride[axis] = p_.predictor.stride[axis];
+      inputs.aligned &= inputs.encoder_stride[axis] % 8 == 0 && inputs.predictor_stride[axis] % 8 == 0;
     }
+    return inputs;
+  }
+
+  // Numbers of a part of a chunk's hidden rows, and of its gradients.
+  [[nodiscard]] std::int64_t h_part(std::int32_t chunk) const { return std::int64_t{chunk} * h_panels() * 8; }
+  [[nodiscard]] std::int64_t g_part(std::int32_t chunk) const { return std::int64_t{chunk} * g_panels() * 8; }
+  // Numbers of all parts.
+  [[nodiscard]] std::size_t all_parts(std::int64_t part) const {
+    return static_cast<std::size_t>(part * factor_parts_);
+  }
+
+  [[nodiscard]] WideRows<Half> rows(Half* h, std::int32_t chunk) const {
+    WideRows<Half> rows{};
     rows.hidden = p_.hidden;
     rows.is_tanh = p_.activation == Activation::kTanh;
     rows.dropout = {p_.dropout, p_.seed};
-    rows.h = {h, h_panels()};
+    rows.factor_parts = factor_parts_;
+    rows.h = {h, h_panels(), h_part(chunk)};
     rows.columns = columns_;
     return rows;
   }
 
   [[nodiscard]] WidePacked<Half> take_packed(Arena& arena, bool with_back) const {
     WidePacked<Half> packed{};
-    const auto elements = static_cast<std::size_t>(weight_rows() * depth());
+    const std::int64_t part = weight_rows() * depth();
     packed.rows = static_cast<std::int32_t>(weight_rows());
-    packed.weight = {arena.take<Half>(elements, "packed weights"), depth() / 8};
-    if (with_back) packed.back = {arena.take<Half>(elements, "packed weights, transposed"), depth() / 8};
+    packed.factor_parts = factor_parts_;
+    packed.weight = {arena.take<Half>(all_parts(part), "packed weights"), depth() / 8, part};
+    if (with_back) {
+      packed.back = {arena.take<Half>(all_parts(part), "packed weights, transposed"), depth() / 8, part};
+    }
     packed.bias = arena.take<float>(static_cast<std::size_t>(weight_rows()), "bias");
     packed.duration_bias = arena.take<float>(kDurationColumns, "bias of durations");
     return packed;
@@ -146,7 +170,7 @@ class WidePlan {
   // Blocks whose warps take a task each of an utterance's states, and of the frames that a chunk has at
   // least.
   [[nodiscard]] int add_blocks(std::int32_t chunk) const {
-    using Sums = WideSums<Half>;
+    using Sums = WideSums<Storage>;
     const std::int64_t states = p_.lattice.states, panels = cuda::div_up(p_.hidden, 8);
     const std::int64_t of_states = cuda::div_up(states, std::int64_t{Sums::kStates}) * panels;
     const std::int64_t of_frames = (chunk / (has_band() ? std::int64_t{p_.band_states} : states) + 2) *
@@ -155,11 +179,18 @@ class WidePlan {
   }
 
  private:
+  // float32 as the sum of three bfloat16 parts has 24 bits, of two parts 16.
+  [[nodiscard]] static std::int32_t factor_parts_of(Precision precision) {
+    if (!std::is_same_v<Storage, float>) return 1;
+    return precision == Precision::kHighest ? 3 : 2;
+  }
+
   const TransducerJointProblem& p_;
   const TransducerProblem logits_;
   const Plan<float> plan_;
   const int multiprocessors_;
   const CudaTuning tuning_;
+  const std::int32_t factor_parts_;
   const WideColumns columns_;
 };
 

@@ -35,21 +35,27 @@ struct alignas(16) WideNode {
   std::int32_t has_durations;
 };
 
+// The outputs of encoder and predictor.
+template <class Storage>
+struct WideInputs {
+  const Storage* encoder;
+  std::int64_t encoder_stride[2];
+  const Storage* predictor;
+  std::int64_t predictor_stride[2];
+  bool aligned;  // whether rows begin at multiples of 16 bytes, and H is a multiple of 8
+};
+
 template <class Half>
 struct WideRows {
-  const Half* encoder;
-  std::int64_t encoder_stride[2];
-  const Half* predictor;
-  std::int64_t predictor_stride[2];
   std::int32_t hidden;  // H
   bool is_tanh;
   HiddenDropout<float> dropout;
-  bool aligned;    // whether rows begin at multiples of 16 bytes, and H is a multiple of 8
-  Panels<Half> h;  // 1 in column H, 0 after it
+  std::int32_t factor_parts;  // of h, W and G: 1 of a half type, 2 or 3 of float32
+  Panels<Half> h;             // 1 in column H, 0 after it
   WideColumns columns;
   std::int32_t* label;  // (chunk,) the first call: packed columns, -1: none
   // The second call.
-  WideNode* node;    // (chunk,)
+  WideNode* node;    // (chunk,); null: the first call
   float* posterior;  // (chunk, columns.picked()): by column, in the order of WideColumns
   const RowSum<float>* sums;
   const float* slots;
@@ -60,25 +66,39 @@ struct WideRows {
 };
 
 // 8 neighbouring elements of a row; 0 from `end` on.
-template <class Half>
-__device__ __forceinline__ void load_eight(const Half* row, int column, int end, bool aligned,
+template <class Storage>
+__device__ __forceinline__ void load_eight(const Storage* row, int column, int end, bool aligned,
                                            float (&to)[8]) {
   if (aligned) {
-    const auto bits = *reinterpret_cast<const cuda::Bits128*>(row + column);
+    const auto* const vectors = reinterpret_cast<const cuda::Bits128*>(row + column);
+    if constexpr (std::is_same_v<Storage, float>) {
 #pragma unroll
-    for (int k = 0; k < 4; ++k) cuda::widen_pair<Half>(bits.words[k], to[2 * k], to[2 * k + 1]);
+      for (int v = 0; v < 2; ++v) {
+        const cuda::Bits128 bits = vectors[v];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) to[4 * v + k] = __int_as_float(static_cast<int>(bits.words[k]));
+      }
+    } else {
+      const cuda::Bits128 bits = *vectors;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) cuda::widen_pair<Storage>(bits.words[k], to[2 * k], to[2 * k + 1]);
+    }
     return;
   }
 #pragma unroll
   for (int k = 0; k < 8; ++k) to[k] = column + k < end ? cuda::widen(row[column + k]) : 0.0f;
 }
 
-template <class Half>
-__device__ __forceinline__ void store_eight(Half* to, const float (&from)[8]) {
-  cuda::Bits128 bits;
+// Stores the parts of 8 neighbouring numbers, which become what is left of them.
+template <class Half, int kBlock>
+__device__ __forceinline__ void store_eight(const Panels<Half, kBlock>& to, int row, int column, int parts,
+                                            float (&v)[8]) {
+  for (int part = 0; part < parts; ++part) {
+    cuda::Bits128 bits;
 #pragma unroll
-  for (int k = 0; k < 4; ++k) bits.words[k] = cuda::narrow_pair<Half>(from[2 * k], from[2 * k + 1]);
-  *reinterpret_cast<cuda::Bits128*>(to) = bits;
+    for (int k = 0; k < 4; ++k) bits.words[k] = next_part<Half>(v[2 * k], v[2 * k + 1]);
+    *reinterpret_cast<cuda::Bits128*>(to.at(row, column, part)) = bits;
+  }
 }
 
 // One lane calls this for a node.
@@ -122,9 +142,11 @@ __device__ __forceinline__ void prepare_gradient(const WideRows<Half>& p, const 
 
 // Computes the hidden rows of a chunk, and each node's data for the products. A warp owns 32 rows and 8
 // panels. Rows after the last one, up to a whole tile, are 0.
-template <class Half, bool kForGradient>
+template <class Storage>
 __global__ void __launch_bounds__(kJointThreads)
-    wide_hidden_kernel(const __grid_constant__ Batch batch, const __grid_constant__ WideRows<Half> p,
+    wide_hidden_kernel(const __grid_constant__ Batch batch,
+                       const __grid_constant__ WideInputs<Storage> inputs,
+                       const __grid_constant__ WideRows<WideFactor<Storage>> p,
                        const __grid_constant__ JointChunk chunk) {
   constexpr int kPanels = 8;
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
@@ -139,7 +161,7 @@ __global__ void __launch_bounds__(kJointThreads)
     const bool active =
         exists && at.t < frames_of(batch.lattice, at.b) && at.u <= labels_of(batch.lattice, at.b);
     if (group == 0) {
-      if constexpr (kForGradient) {
+      if (p.node) {
         prepare_gradient(p, batch, at, active, index);
       } else {
         int label = -1;
@@ -154,15 +176,17 @@ __global__ void __launch_bounds__(kJointThreads)
         p.label[index] = label < 0 ? -1 : label + p.columns.first_label;
       }
     }
-    const Half* const e = p.encoder + at.b * p.encoder_stride[0] + at.t * p.encoder_stride[1];
-    const Half* const g = p.predictor + at.b * p.predictor_stride[0] + at.u * p.predictor_stride[1];
+    const Storage* const e =
+        inputs.encoder + at.b * inputs.encoder_stride[0] + at.t * inputs.encoder_stride[1];
+    const Storage* const g =
+        inputs.predictor + at.b * inputs.predictor_stride[0] + at.u * inputs.predictor_stride[1];
     for (int panel = group * kPanels; panel < min((group + 1) * kPanels, p.h.count); ++panel) {
       const int column = 8 * panel;
       float v[8] = {};
       if (active && column < p.hidden) {
         float other[8];
-        load_eight(e, column, p.hidden, p.aligned, v);
-        load_eight(g, column, p.hidden, p.aligned, other);
+        load_eight(e, column, p.hidden, inputs.aligned, v);
+        load_eight(g, column, p.hidden, inputs.aligned, other);
 #pragma unroll
         for (int k = 0; k < 8; ++k) {
           v[k] = column + k < p.hidden ? joint_activation(v[k] + other[k], p.is_tanh) : 0.0f;
@@ -182,7 +206,7 @@ __global__ void __launch_bounds__(kJointThreads)
       for (int k = 0; k < 8; ++k) {
         if (exists && column + k == p.hidden) v[k] = 1;
       }
-      store_eight(p.h.at(index, column), v);
+      store_eight(p.h, index, column, p.factor_parts, v);
     }
   }
 }
@@ -191,17 +215,18 @@ __global__ void __launch_bounds__(kJointThreads)
 // columns without a label is -inf, so that their probability is 0.
 template <class Half>
 struct WidePacked {
-  std::int32_t rows;         // whole tiles
+  std::int32_t rows;  // whole tiles
+  std::int32_t factor_parts;
   Panels<Half, 256> weight;  // factor of the logits
   Panels<Half> back;         // factor of the hidden rows' gradient; may be null
   float* bias;               // (rows,)
   float* duration_bias;      // (kDurationColumns,)
 };
-template <class Half>
+template <class Storage>
 __global__ void __launch_bounds__(kJointThreads)
-    wide_pack_kernel(const Half* weight, const Half* bias, int hidden,
+    wide_pack_kernel(const Storage* weight, const Storage* bias, int hidden,
                      const __grid_constant__ WideColumns columns,
-                     const __grid_constant__ WidePacked<Half> to) {
+                     const __grid_constant__ WidePacked<WideFactor<Storage>> to) {
   const std::int64_t all = static_cast<std::int64_t>(to.rows) * to.weight.count;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kJointThreads;
   for (std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kJointThreads + threadIdx.x; n < all;
@@ -214,8 +239,11 @@ __global__ void __launch_bounds__(kJointThreads)
     const std::int64_t k = is_duration ? columns.labels + row : label;
     float v[8] = {};
     if (is_label || is_duration) load_eight(weight + k * hidden, 8 * panel, hidden, false, v);
-    store_eight(to.weight.at(row, 8 * panel), v);
-    if (to.back.data) store_eight(to.back.at(row, 8 * panel), v);
+    float again[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) again[i] = v[i];
+    store_eight(to.weight, row, 8 * panel, to.factor_parts, v);
+    if (to.back.data) store_eight(to.back, row, 8 * panel, to.factor_parts, again);
     if (panel > 0) continue;
     const float b = bias && (is_label || is_duration) ? cuda::widen(bias[k]) : 0.0f;
     to.bias[row] = is_label ? b : minus_infinity<float>();

@@ -12,14 +12,18 @@ namespace warpalign::detail::transducer {
 // are added at the end. A state's sum has a part for each segment of kSegment frames, added in order. The
 // terms of a part are added in order. If a chunk ends within a part (of a frame, or of each state's segment),
 // the part is stored for the next chunk. So results do not depend on the size of chunks.
-template <class Half>
+//
+// dh is of a half type; or float32, with the upper halves of its numbers in one part and the lower halves in
+// the next one.
+template <class Storage>
 struct WideSums {
+  using Half = WideFactor<Storage>;
   Batch batch;
   JointChunk chunk;
   LivePlaces places;
   Panels<Half> dh;
   int hidden;
-  Half* frames;             // (B T, H); null: not wanted
+  Storage* frames;          // (B T, H); null: not wanted
   const float* parts_from;  // (kParts, panels, 8)
   float* parts_to;
   float* states;               // (B (U+1), H); null: not wanted
@@ -31,9 +35,10 @@ struct WideSums {
   static constexpr int kSegment = 32;                       // frames of a segment
   static constexpr int kSegments = 8;                       // segments at a time, in neighbouring lanes
   static constexpr int kStates = cuda::kWarpSize / kSegments;
+  static constexpr bool kSplit = std::is_same_v<Storage, float>;
+  static constexpr int kAtOnce = kSplit ? 4 : 8;  // loads of a sum in flight
 
-  // sum += those of the rows, `step` apart, that are in the chunk; kAtOnce loads are in flight.
-  template <int kAtOnce>
+  // sum += those of the rows, `step` apart, that are in the chunk.
   __device__ __forceinline__ void add(float (&sum)[8], std::int64_t row, std::int64_t step, int count,
                                       int column) const {
     const int rows = chunk.rows();
@@ -43,12 +48,16 @@ struct WideSums {
       for (int k = 0; k < kAtOnce; ++k) {
         place[k] = first + k < count ? places[row + (first + k) * step] - chunk.first : -1;
       }
-      cuda::Bits128 bits[kAtOnce];
+      cuda::Bits128 bits[kAtOnce], lower[kAtOnce];
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {
         bits[k] = {};
+        lower[k] = {};
         if (place[k] >= 0 && place[k] < rows) {
           bits[k] = *reinterpret_cast<const cuda::Bits128*>(dh.at(place[k], column));
+          if constexpr (kSplit) {
+            lower[k] = *reinterpret_cast<const cuda::Bits128*>(dh.at(place[k], column, 1));
+          }
         }
       }
 #pragma unroll
@@ -56,7 +65,13 @@ struct WideSums {
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
           float low, high;
-          cuda::widen_pair<Half>(bits[k].words[w], low, high);
+          if constexpr (kSplit) {
+            const SplitPair pair(bits[k].words[w], lower[k].words[w]);
+            low = pair.first();
+            high = pair.second();
+          } else {
+            cuda::widen_pair<Half>(bits[k].words[w], low, high);
+          }
           sum[2 * w] += low;
           sum[2 * w + 1] += high;
         }
@@ -77,7 +92,7 @@ struct WideSums {
 #pragma unroll
       for (int k = 0; k < 8; ++k) sum[k] = parts_from[at + k];
     }
-    if (exists) add<8>(sum, frame * all + part, kParts, own, column);
+    if (exists) add(sum, frame * all + part, kParts, own, column);
     if (exists && may_go_on) {
 #pragma unroll
       for (int k = 0; k < 8; ++k) parts_to[at + k] = sum[k];
@@ -97,7 +112,7 @@ struct WideSums {
     }
     const float one = (upper_one ? two[1] : two[0]) + cuda::shuffle_xor(upper_one ? two[0] : two[1], 1);
     column += part;
-    if (column < hidden) frames[frame * hidden + column] = cuda::narrow<Half>(one);
+    if (column < hidden) frames[frame * hidden + column] = cuda::narrow<Storage>(one);
   }
 
   // Adds states first_state to first_state + kStates - 1 of utterance b. If `follows`, `before` is the last
@@ -127,7 +142,7 @@ struct WideSums {
           for (int k = 0; k < 8; ++k) sum[k] = segments_from[at + k];
         }
         const int from = max(begin, segment * kSegment), until = min(end, (segment + 1) * kSegment);
-        add<8>(sum, (static_cast<std::int64_t>(b) * all_frames + from) * all + u, all, until - from, column);
+        add(sum, (static_cast<std::int64_t>(b) * all_frames + from) * all + u, all, until - from, column);
         if (is_open && segment == last_segment) {
 #pragma unroll
           for (int k = 0; k < 8; ++k) {
@@ -148,16 +163,16 @@ struct WideSums {
     }
   }
 };
-template <class Half>
+template <class Storage>
 __global__ void __launch_bounds__(kJointThreads, 3)
-    wide_add_kernel(const __grid_constant__ WideSums<Half> p) {
+    wide_add_kernel(const __grid_constant__ WideSums<Storage> p) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp =
       static_cast<int>(blockIdx.x) * kJointWarps + static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   const int warps = static_cast<int>(gridDim.x) * kJointWarps;
   const int rows = p.chunk.rows(), states = p.batch.lattice.states, all_frames = p.batch.lattice.frames;
   if (rows == 0) return;
-  using Sums = WideSums<Half>;
+  using Sums = WideSums<Storage>;
   const int panels = (p.hidden + 7) / 8, panel_groups = (panels + Sums::kPanels - 1) / Sums::kPanels,
             groups = (states + Sums::kStates - 1) / Sums::kStates;
   const int first = p.chunk.row(0) / states,
