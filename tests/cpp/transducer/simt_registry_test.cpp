@@ -71,6 +71,11 @@ TEST(Registry, EveryKernelIsCounted) {
       joint.network.hidden = hidden;
       joint.add(family(0, 7, 2, labels, random), random);
       EXPECT_TRUE(run_joint_on<DeviceBuffer>(joint, kCuda, true).status.ok());
+      if (labels > 12) continue;
+      joint.problems[0].band.assign(7, 0);
+      joint.problems[0].band.back() = 1;
+      joint.problems[0].band_states = 2;
+      EXPECT_TRUE(run_joint_on<DeviceBuffer>(joint, kCuda, true).status.ok());
     }
   }
   std::mt19937 random(1);
