@@ -31,12 +31,15 @@ enum class Device { kHost, kCuda };
 //   sinkhorn(), squared distances of 5 features on    two binary16 numbers of a   one binary16 number of a
 //                                                     coordinate: three products  coordinate
 //   transducer_joint() and its gradient, products     three products of TF32      one product of TF32
+//   the same on compute capability 9.0, many labels   three products of two       as kHigh
+//                                                     bfloat16 numbers
 //   lstm(), steps on matrix units                     as kHighest                 one product of TF32
 //
 // TF32 has float32's exponents and 11 bits of mantissa, as binary16 has. sinkhorn() scales points first. A
 // product that is lent (matrix_product) follows its lender's settings alone.
 enum class Precision {
-  kHighest,  // in float32, but for lstm()'s steps and soft_dtw()'s gradients, which may be as with kHigh
+  kHighest,  // in float32, but for lstm()'s steps and soft_dtw()'s gradients, which may be as with kHigh, and
+             // for products of transducer_joint() by six products of three bfloat16 numbers, which have 24 bits
   kHigh,     // by three products of halves of a number: rounding errors of float32's class
   kMedium,   // by one product of 11 bits of mantissa: three digits
 };
