@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -11,31 +12,34 @@ from benchmarks.harness.tuning import Choice, Crossing, Machine, Probe, Problem,
 from benchmarks.transducer import measure
 from benchmarks.transducer.joint import JointProblem
 from benchmarks.transducer.sizes import Size
+from warpalign._core import ways
+from warpalign._core.checks import Precision
 
 MIB = 1 << 20
 
 
-def _make(size: Size, gradient: bool, precision: str, device: torch.device) -> Run:
+def _make(size: Size, gradient: bool, precision: Precision, way: str, device: torch.device) -> Run:
     made = JointProblem(size, device)
-    run = made.step if gradient else made.forward
-    if precision == "highest":
-        return run
 
-    def with_tf32() -> object:
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision(precision)
-        try:
-            return run()
-        finally:
-            torch.set_float32_matmul_precision(before)
+    def run() -> object:
+        chosen = ways.forced("transducer_joint", way) if way else nullcontext()
+        with chosen, torch.set_grad_enabled(gradient):
+            value = made.loss(precision)
+            return torch.autograd.grad(value, made.tensors) if gradient else value
 
-    return with_tf32
+    return run
 
 
-def joint(size: Size, gradient: bool, quantity: float | None = None, precision: str = "highest") -> Problem:
-    """A training step of the loss fused with its joint network, or its value alone."""
+def joint(
+    size: Size,
+    gradient: bool,
+    quantity: float | None = None,
+    precision: Precision = "highest",
+    way: str = "",
+) -> Problem:
+    """A training step of the loss fused with its joint network, or its value alone. way: one that is forced."""
     name = f"{size.name} {'step' if gradient else 'value'} {precision}"
-    return Problem(name, partial(_make, size, gradient, precision), quantity)
+    return Problem(name, partial(_make, size, gradient, precision, way), quantity)
 
 
 LARGE = [(4, 300, 60, 1024, 640), (16, 150, 40, 512, 512), (8, 200, 80, 4096, 512)]
@@ -43,9 +47,15 @@ SMALL = [(1, 60, 20, 1024, 640), (2, 100, 29, 256, 320)]
 
 
 def joints(
-    sizes: Sequence[tuple[int, int, int, int, int]], dtype: str, gradient: bool, precision: str = "highest"
+    sizes: Sequence[tuple[int, int, int, int, int]],
+    dtype: str,
+    gradient: bool,
+    precision: Precision = "highest",
+    way: str = "",
 ) -> Callable[[Machine], list[Problem]]:
-    found = [joint(Size(b, t, u, v, dtype, H=h), gradient, precision=precision) for b, t, u, v, h in sizes]
+    found = [
+        joint(Size(b, t, u, v, dtype, H=h), gradient, precision=precision, way=way) for b, t, u, v, h in sizes
+    ]
     return lambda _: found
 
 
@@ -75,18 +85,22 @@ PROBES: dict[str, Probe] = {
         joints([*LARGE, *SMALL], "bfloat16", True), values=[200_000, 400_000, 800_000, 1_600_000]
     ),
     "warpgroup_weight_parts": Choice(joints([*LARGE, *SMALL], "bfloat16", True), values=[1, 2, 4, 8, 16]),
-    "chunk_bytes": Choice(joints(LARGE, "float32", False), values=[k * MIB for k in (12, 24, 40, 60)]),
+    "chunk_bytes": Choice(
+        joints(LARGE, "float32", False, way="blocks"), values=[k * MIB for k in (12, 24, 40, 60)]
+    ),
     "gradient_chunk_bytes": Choice(
-        joints(LARGE, "float32", True), values=[k * MIB for k in (10, 20, 40, 60)]
+        joints(LARGE, "float32", True, way="blocks"), values=[k * MIB for k in (10, 20, 40, 60)]
     ),
     "tf32_chunk_bytes": Choice(
-        joints(LARGE, "float32", True, "medium"), values=[k * MIB for k in (20, 40, 60, 90)]
+        joints(LARGE, "float32", True, "medium", "tf32"), values=[k * MIB for k in (20, 40, 60, 90)]
     ),
     "tf32_chunk_cost": Choice(
-        joints([*LARGE, *SMALL], "float32", True, "medium"), values=[50, 150, 300, 600]
+        joints([*LARGE, *SMALL], "float32", True, "medium", "tf32"), values=[50, 150, 300, 600]
     ),
-    "weight_parts": Choice(joints([*LARGE, *SMALL], "float32", True), values=[1, 2, 4]),
-    "tf32_weight_parts": Choice(joints([*LARGE, *SMALL], "float32", True, "medium"), values=[1, 2, 4, 8]),
+    "weight_parts": Choice(joints([*LARGE, *SMALL], "float32", True, way="blocks"), values=[1, 2, 4]),
+    "tf32_weight_parts": Choice(
+        joints([*LARGE, *SMALL], "float32", True, "medium", "tf32"), values=[1, 2, 4, 8]
+    ),
     "worker_elements": Choice(
         logits, values=[1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18], needs_threads=True
     ),
