@@ -140,7 +140,7 @@ void gradient(const CtcProblem& p, const CtcHeadRows& rows, const CtcHeadGradien
         }
         T* const logits = row_at<T>(rows, row);
         if (row % p.frames >= u.frames || upstream == 0 || std::isinf(loss)) {
-          std::fill_n(logits, p.classes, T(0));
+          std::fill_n(logits, p.classes, T{});
         } else if (std::isnan(loss)) {
           std::fill_n(logits, p.classes, rounded_to<T>(std::numeric_limits<float>::quiet_NaN()));
         } else {
