@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import warpalign
+from benchmarks.soft_dtw.sampling import sample_in_torch, table_of
 from tests.python.soft_dtw.reference import pair
 
 F64 = torch.float64
@@ -172,3 +173,16 @@ def test_operators_tell_torch_their_shapes() -> None:
         torch.library.opcheck(
             getattr(torch.ops.warpalign, operator).default, (*inputs, None, None, 1.0, 4, 9)
         )
+
+
+def test_what_the_benchmark_compares_with() -> None:
+    x, y = pair(2, 9, 7, 2)
+    costs = torch.cdist(x.double(), y.double()).square()
+    torch.testing.assert_close(table_of(costs, 0.5)[:, -1, -1], warpalign.soft_dtw_cost(costs, gamma=0.5))
+    paths = sample_in_torch(x, y, 4000, gamma=2.0).flip(2)
+    assert (paths[:, :, 0] == 0).all() and (paths[:, :, -1] == torch.tensor([8, 6])).all()
+    _, expected = warpalign.soft_dtw_alignment(x, y, gamma=2.0)
+    share = torch.stack(
+        [(paths == torch.tensor([4, j])).all(-1).any(-1).double().mean(1) for j in range(7)], 1
+    )
+    torch.testing.assert_close(share, expected[:, 4].double(), rtol=0, atol=6 * 0.5 / 4000**0.5)
