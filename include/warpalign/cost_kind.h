@@ -22,3 +22,6 @@ enum class CostKind : std::int32_t {
 };
 
 }  // namespace warpalign
+
+// A Mahalanobis distance |(x - y) L|^2 is kSquaredEuclidean of the series x L and y L, which the caller
+// multiplies. Its gradient by L is x^T g_x + y^T g_y, with the gradients g_x and g_y by x L and y L.
