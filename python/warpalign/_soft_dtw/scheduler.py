@@ -92,7 +92,8 @@ class GammaScheduler:
             return self._start + (self._end - self._start) * share
         if self._curve == "cosine":
             return self._end + (self._start - self._end) * (1 + math.cos(math.pi * share)) / 2
-        return self._start ** (1 - share) * self._end**share
+        gamma: float = self._start ** (1 - share) * self._end**share
+        return gamma
 
     def state_dict(self) -> dict[str, Any]:
         """All but the loss: for a checkpoint, beside the state dicts of model and optimizer."""
