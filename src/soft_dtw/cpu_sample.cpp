@@ -170,12 +170,12 @@ class PairSampler {
         diagonal = above[c + 1];
         left = above[c + 1] = z;
       }
+      end_ = left;
       if (!chances && columns == kSampleTile)
         memory_.borders.columns[std::int64_t{column0 / kSampleTile} * n_ + i] = above[columns];
     }
     if (!chances && rows == kSampleTile)
       std::copy_n(above + 1, columns, memory_.borders.rows + std::int64_t{row0 / kSampleTile} * m_ + column0);
-    end_ = above[columns];
     return fine;
   }
 

@@ -107,8 +107,8 @@ WARPALIGN_ANYWHERE inline SampleChances sample_chances(const SampleParts& parts)
   const double diagonal = parts.diagonal * unit;
   const double not_left = (parts.diagonal + parts.up) * unit;
   // Without `left` the second number is the whole: it is set, since its rounding may be below.
-  return {parts.up + parts.left > 0 ? static_cast<std::uint32_t>(diagonal + 0.5) : 0x80000000u,
-          parts.left > 0 ? static_cast<std::uint32_t>(not_left + 0.5) : 0x80000000u};
+  return {parts.up + parts.left > 0 ? static_cast<std::uint32_t>(rint(diagonal)) : 0x80000000u,
+          parts.left > 0 ? static_cast<std::uint32_t>(rint(not_left)) : 0x80000000u};
 }
 
 // A cell of a tile: its cost, then its chances in the same place.
