@@ -107,7 +107,11 @@ def _rounding(precision: str, labels: int, device: torch.device) -> Callable[[Te
 @pytest.mark.parametrize("labels", [13, 140])
 @pytest.mark.parametrize("precision", ["highest", "high", "medium"])
 def test_precision(precision: Any, labels: int, device: torch.device) -> None:
-    """Errors at most twice those of torch with factors of the same precision, plus 4 epsilon of the result."""
+    """Errors at most twice those of torch with factors of the same precision, plus a floor.
+
+    The floor is 4 epsilon of the result, and with one product of TF32 2^-14, as which way a factor near the middle of two
+    numbers is rounded is chance.
+    """
     options = FAMILIES["rnnt"]
     sizes = ((2, 20, 40), (2, 7, 40), (labels, 40), (labels,))
     generator = torch.Generator().manual_seed(4)
@@ -133,8 +137,9 @@ def test_precision(precision: Any, labels: int, device: torch.device) -> None:
         given = [t.to(kind or torch.float32).requires_grad_() for t in leaves]
         values = naive(given) if kind else mine(given, precision=precision)
         results.append([values.detach().double(), *torch.autograd.grad(values.sum(), given)])
+    floor = 2.0**-14 if rounding and precision == "medium" else 4 * torch.finfo().eps
     for exact, theirs, ours in zip(*results, strict=True):
-        assert (ours - exact).norm() <= 2 * (theirs - exact).norm() + 4 * torch.finfo().eps * exact.norm()
+        assert (ours - exact).norm() <= 2 * (theirs - exact).norm() + floor * exact.norm()
     if device.type == "cpu" or rounding:
         highest = mine(leaves, precision="highest")
         assert torch.equal(mine(leaves, precision=precision), highest) == (device.type == "cpu")
