@@ -19,7 +19,7 @@
   "encoder_lengths, Tensor? target_lengths, Tensor? without_durations, Tensor? seed, Tensor? band"
 // activation: a number of Activation. precision: one of Precision. tdt: durations are TDT's, with D columns
 // after those of labels. band_states: the states of a frame that are in the band.
-#define WARPALIGN_JOINT_SETTINGS                                                            \
+#define WARPALIGN_JOINT_SETTINGS                                                             \
   "int activation=0, bool tdt=False, float dropout=0.0, int workspace_limit=134217728, int " \
   "precision=0, int band_states=0, " WARPALIGN_NUMBERS
 
