@@ -39,7 +39,7 @@ enum class Device { kHost, kCuda };
 // product that is lent (matrix_product) follows its lender's settings alone.
 enum class Precision {
   kHighest,  // in float32, but for lstm()'s steps and soft_dtw()'s gradients, which may be as with kHigh, and
-             // for products of transducer_joint() by six products of three bfloat16 numbers, which have 24 bits
+             // for the products of transducer_joint() by six of three bfloat16 numbers, which have 24 bits
   kHigh,     // by three products of halves of a number: rounding errors of float32's class
   kMedium,   // by one product of 11 bits of mantissa: three digits
 };
