@@ -5,6 +5,7 @@ import struct
 import sys
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -79,7 +80,8 @@ def test_nvcc_compiles_formulas_of_keops(
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     target, code = str(tmp_path / "cubin").encode(), b"__global__ void f();"
     given = [ctypes.create_string_buffer(text) for text in (target, code)]
-    result = keops_nvcc._Compiler.Compile(*given, *map(ctypes.c_int, (0, 1, 0)), None)
+    compiler: Any = keops_nvcc._Compiler
+    result = compiler.Compile(*given, *map(ctypes.c_int, (0, 1, 0)), None)
     assert result == int(fails)
     if fails:
         assert "no such type" in capfd.readouterr().out
