@@ -35,6 +35,7 @@ class Mahalanobis(nn.Module):
     Examples:
         >>> cost = Mahalanobis(torch.nn.Parameter(torch.eye(3)))
         >>> x, y = torch.randn(8, 50, 3), torch.randn(8, 60, 3)
+        >>> from warpalign import soft_dtw
         >>> soft_dtw(x, y, cost=cost).sum().backward()
         >>> cost.factor.grad.shape
         torch.Size([3, 3])

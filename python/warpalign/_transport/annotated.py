@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -79,6 +78,8 @@ def _of(table: Any, key: str, name: str, where: str) -> Any:
 
 
 def _tensor(matrix: Any, name: str, dtype: torch.dtype, device: Any) -> Tensor:
+    import numpy as np  # an AnnData has it; importing the package does not need it
+
     dense = matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
     if dense.dtype.kind not in "biuf" or dense.ndim != 2:
         raise TypeError(f"{name}: expected a numeric matrix, got {dense.dtype} of shape {dense.shape}")
