@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from warpalign.transport import from_anndata, gromov_wasserstein
+from warpalign.transport import ConvergenceWarning, from_anndata, gromov_wasserstein
 
 
 def pairwise_align(
@@ -62,20 +62,27 @@ def pairwise_align(
         gpu_verbose: has no effect.
         epsilon: the strength of the entropic term, in units of the largest squared distance of both slices.
         device: where to compute. None: on a GPU if ``use_gpu`` and there is one, else on the CPU.
-        **kwargs: has no effect.
+        **kwargs: have no effect, of which a warning tells.
 
     Returns:
         The plan, an (n, m) float64 array; with ``return_obj`` also a number.
+
+    Warns:
+        ConvergenceWarning: the plan still moved after numItermax steps, or is not finite.
+        UserWarning: an argument that has no effect, or there is no GPU.
     """
     if dissimilarity.lower() not in ("kl", "euclidean", "euc"):
         raise ValueError(f"dissimilarity: expected 'kl' or 'euclidean', got {dissimilarity!r}")
+    if kwargs:
+        warnings.warn(f"{', '.join(kwargs)}: no effect here, where another solver runs", stacklevel=2)
     if use_gpu and not torch.cuda.is_available():
         warnings.warn("use_gpu: there is no GPU here: computed on the CPU", stacklevel=2)
     if device is None:
         device = "cuda" if use_gpu and torch.cuda.is_available() else "cpu"
     genes = None
     if use_rep is None:
-        genes = [name for name in sliceA.var_names if name in set(sliceB.var_names)]
+        others = set(sliceB.var_names)
+        genes = [name for name in sliceA.var_names if name in others]
         if not genes:
             raise ValueError("sliceB: expected a gene of sliceA, got none")
     read = {"use_rep": use_rep, "genes": genes, "dtype": torch.float64, "device": device}
@@ -105,6 +112,13 @@ def pairwise_align(
         init=first,
         max_iter=numItermax,
     )
+    if not bool(found.converged):
+        warnings.warn(
+            f"numItermax: expected a plan that stands still within {numItermax} steps, got one whose last step moved "
+            f"{float(found.history[-1]):.2g} of the mass: write a larger numItermax or epsilon",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     plan = found.plan.to_dense()
     array: np.ndarray[Any, Any] = plan.cpu().numpy()
     if not return_obj:

@@ -10,7 +10,7 @@ import torch
 from scipy import sparse
 
 from warpalign.compat.paste import pairwise_align
-from warpalign.transport import from_anndata
+from warpalign.transport import ConvergenceWarning, from_anndata
 
 Array = np.ndarray[Any, Any]
 
@@ -116,6 +116,20 @@ def test_weights_a_start_and_a_device(device: torch.device) -> None:
     start = np.outer(a, np.full(count, 1 / count))
     plan = pairwise_align(first, second, a_distribution=a, G_init=start, numItermax=5, device=device)
     np.testing.assert_allclose(plan.sum(1), a, rtol=2e-2)
+
+
+def test_a_plan_that_still_moves_is_told(device: torch.device) -> None:
+    first, second, *_ = slices("stand-in", 5)
+    with pytest.warns(
+        ConvergenceWarning, match="within 1 steps, got one whose last step moved .*larger numItermax"
+    ):
+        pairwise_align(first, second, numItermax=1, device=device)
+
+
+def test_options_of_the_other_solver_are_told() -> None:
+    first, second, *_ = slices("stand-in", 5)
+    with pytest.warns(UserWarning, match="tol_rel, armijo: no effect here"):
+        pairwise_align(first, second, tol_rel=1e-6, armijo=True)
 
 
 def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
