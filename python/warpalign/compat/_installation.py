@@ -78,3 +78,20 @@ class Installation:
 
     def __repr__(self) -> str:
         return f"Installation(replaced={self.replaced})"
+
+
+class Installations:
+    """What the calls of a drop-in's install() have replaced and not put back."""
+
+    def __init__(self) -> None:
+        self._made: list[Installation] = []
+
+    def make(self, replacements: Iterable[Replacement]) -> Installation:
+        made = Installation(replacements)
+        if made.replaced:
+            self._made.append(made)
+        return made
+
+    def undo(self) -> None:
+        while self._made:
+            self._made.pop().uninstall()

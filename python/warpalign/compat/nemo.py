@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from warpalign.compat._installation import Installation, Replacement
+from warpalign.compat._installation import Installation, Installations, Replacement
 from warpalign.compat._nemo_joint import fused_forward
 from warpalign.compat._nemo_losses import TransducerLossModule
 from warpalign.ctc import forward_sum_loss
@@ -119,6 +119,8 @@ _NUMBA = (
 )
 _JOINT = "nemo.collections.asr.modules.rnnt"
 
+_installations = Installations()
+
 
 def install(*, fused_joint: bool = True) -> Installation:
     """Lets NeMo's RNN-T, multi-blank and TDT models train with these losses, without a change to their configuration.
@@ -139,19 +141,12 @@ def install(*, fused_joint: bool = True) -> Installation:
     Raises:
         ImportError: NeMo is not installed, or its modules are not where this function expects them.
     """
-    made = Installation(_replacements(fused_joint))
-    if made.replaced:
-        _installed.append(made)
-    return made
+    return _installations.make(_replacements(fused_joint))
 
 
 def uninstall() -> None:
     """Puts back what every :func:`install` has replaced. Without one it does nothing."""
-    while _installed:
-        _installed.pop().uninstall()
-
-
-_installed: list[Installation] = []
+    _installations.undo()
 
 
 def _replacements(fused_joint: bool) -> Iterator[Replacement]:

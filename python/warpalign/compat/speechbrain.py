@@ -13,9 +13,11 @@ from typing import Literal
 from torch import Tensor
 
 from warpalign import transducer
-from warpalign.compat._installation import Installation, Replacement
+from warpalign.compat._installation import Installation, Installations, Replacement
 
 _LOSSES = "speechbrain.nnet.losses"
+
+_installations = Installations()
 
 
 def transducer_loss(
@@ -64,18 +66,11 @@ def install() -> Installation:
         raise ImportError(
             f"install: expected SpeechBrain with {_LOSSES}.transducer_loss, got {error!r}: install speechbrain"
         ) from error
-    made = Installation(
+    return _installations.make(
         [Replacement(losses, "transducer_loss", transducer_loss, f"{_LOSSES}.transducer_loss")]
     )
-    if made.replaced:
-        _installed.append(made)
-    return made
 
 
 def uninstall() -> None:
     """Puts the original back. Without :func:`install` it does nothing."""
-    while _installed:
-        _installed.pop().uninstall()
-
-
-_installed: list[Installation] = []
+    _installations.undo()

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from warpalign import transducer
-from warpalign.compat._installation import Installation, Replacement
+from warpalign.compat._installation import Installation, Installations, Replacement
 from warpalign.transducer import JointWeights
 
 _REDUCTIONS: dict[str, Literal["mean_volume", "mean", "mean_target", "sum", "none"]] = {
@@ -166,6 +166,8 @@ def joint_loss(
 
 _LOSSES = {"transformers.loss.loss_rnnt": rnnt_loss, "transformers.loss.loss_tdt": tdt_loss}
 
+_installations = Installations()
+
 
 def install() -> Installation:
     """Lets the Parakeet models of Transformers train with these losses, without a change to the models.
@@ -176,19 +178,12 @@ def install() -> Installation:
     Raises:
         ImportError: Transformers 5 is not installed, or its losses are not where this function expects them.
     """
-    made = Installation(_replacements())
-    if made.replaced:
-        _installed.append(made)
-    return made
+    return _installations.make(_replacements())
 
 
 def uninstall() -> None:
     """Puts back what every :func:`install` has replaced. Without one it does nothing."""
-    while _installed:
-        _installed.pop().uninstall()
-
-
-_installed: list[Installation] = []
+    _installations.undo()
 
 
 def _replacements() -> Iterator[Replacement]:
