@@ -198,8 +198,11 @@ def joint_wrong(
         finite = value.isfinite()
         gradients = torch.autograd.grad(value[finite].sum(), own) if bool(finite.any()) else ()
         results.append([value.detach().cpu().double(), *(g.cpu().double() for g in gradients)])
-    # "medium" rounds factors to 11 bits, as float16 has; "high" has two bfloat16 parts of a number at least.
-    eps = {"medium": torch.finfo(torch.float16).eps, "high": 2.0**-16}.get(precision, torch.finfo(dtype).eps)
+    # "medium" rounds factors to 11 bits, as float16 has; "high", by warpgroups, to two bfloat16 parts of 16 bits.
+    eps = torch.finfo(torch.float16 if precision == "medium" else dtype).eps
+    by_warpgroups = v > 16 and device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
+    if precision == "high" and by_warpgroups:
+        eps = 2.0**-16
     limit = 4 * eps * h**0.5
     for name, mine, wanted in zip(("loss", "encoder", "predictor", "weight", "bias"), *results, strict=False):
         known = wanted.isfinite()

@@ -137,7 +137,7 @@ def test_precision(precision: Any, labels: int, device: torch.device) -> None:
         given = [t.to(kind or torch.float32).requires_grad_() for t in leaves]
         values = naive(given) if kind else mine(given, precision=precision)
         results.append([values.detach().double(), *torch.autograd.grad(values.sum(), given)])
-    floor = 2.0**-14 if rounding and precision == "medium" else 4 * torch.finfo().eps
+    floor = 2.0**-14 if rounding is _in_tf32 else 4 * torch.finfo().eps
     for exact, theirs, ours in zip(*results, strict=True):
         assert (ours - exact).norm() <= 2 * (theirs - exact).norm() + floor * exact.norm()
     if device.type == "cpu" or rounding:
