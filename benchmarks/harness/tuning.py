@@ -27,8 +27,8 @@ class Machine:
     """What probes ask of the device that they run on."""
 
     device: torch.device
-    multiprocessors: int  # of the GPU
-    threads: int  # of a call on the CPU
+    multiprocessors: int  # the GPU's number of multiprocessors
+    threads: int  # threads that a call on the CPU uses
 
     @classmethod
     def of(cls, device: torch.device) -> Machine:

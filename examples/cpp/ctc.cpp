@@ -40,7 +40,7 @@ void decode(const warpalign::CtcProblem& problem, const warpalign::Execution& ex
   beam.beams = kBeams;
   beam.threshold = std::numeric_limits<double>::infinity();
   beam.nodes = nodes.data();
-  beam.capacity = problem.frames;  // of a stream: all its frames
+  beam.capacity = problem.frames;  // room for so many frames; a stream needs room for all of its frames
   beam.after = prefixes.data();
   const std::size_t bytes = warpalign::ctc_beam_workspace_bytes(problem, beam, execution);
   const Scratch scratch = scratch_of(bytes);

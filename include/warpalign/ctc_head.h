@@ -19,9 +19,9 @@
 //
 // Between 2 and 4 the caller keeps g, 4 B T U bytes, and the log-sums, 8 B T bytes (16 with a star).
 //
-// Of the CtcProblem, logits and zero_infinity are not read. log_probs and flat_targets must be false. All
-// functions depend on sizes alone, enqueue on CUDA without allocation, and can be captured in a graph;
-// results are bitwise identical in every run.
+// These functions do not read CtcProblem::logits and zero_infinity; log_probs and flat_targets must be false.
+// On CUDA they enqueue launches that depend on sizes alone, without allocation: a graph can capture them.
+// Results are bitwise identical in every run.
 #pragma once
 
 #include <cstddef>
