@@ -4,9 +4,11 @@
 
 BEFORE is the folder of another checkout with its libraries in python/warpalign/lib/; the other one is this. Each run is
 a process of its own in one of the two folders, and the folders take turns. A row's times are those of its calls inside a
-CUDA graph (of searches and Gromov-Wasserstein, which captures parts of a call itself: eager), the least of the runs.
-The LSTM's rows are those of its table and of its map. Prints the geometric mean of after / before of each operator and
-the rows that differ by more than 7 %, and writes benchmarks/results/<gpu>/<date>-<commit>-before-after.json.
+CUDA graph (of searches and Gromov-Wasserstein, which captures parts of a call itself: eager), medians of the calls that
+fit `--budget`. Runs after the first one take only rows whose times differ by more than 3 %, of both folders; the least of
+the runs counts. The LSTM's rows are those of its table and of its map. Prints the geometric mean of after / before of
+each operator and the rows that differ by more than 7 %, and writes
+benchmarks/results/<gpu>/<date>-<commit>-before-after.json.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -41,6 +44,7 @@ from benchmarks.harness.results import (  # noqa: E402
 )
 
 TOLD = 0.07
+AGAIN = 0.03  # Rows that differ by more are timed again.
 EAGER = ("_Problem.run", "DecodeProblem.search")  # calls that are timed in eager mode
 # What a row measures beside our own times, and what stands in its place.
 SKIPPED: dict[str, dict[str, Any]] = {
@@ -76,12 +80,12 @@ def sizes(operator: str) -> Iterator[Any]:
         yield from import_module("benchmarks.recurrent.map").SIZES
 
 
-def collect(operators: list[str], path: Path) -> None:
-    """Writes {operator and size and number of the call: ms} of this checkout."""
-    device, budget_s = torch.device("cuda"), 0.02
+def collect(operators: list[str], budget_s: float, left_out: list[str], names: Path, path: Path) -> None:
+    """Writes {operator and size and number of the call: ms} of this checkout, of the rows in the file `names`, if any."""
+    device = torch.device("cuda")
+    asked: list[str] | None = json.loads(names.read_text()) if names.exists() else None
     found: Times = {}
     name, calls = "", 0
-    measured = timing.graph_ms
 
     def keep(time_ms: Callable[..., float]) -> Callable[..., float]:
         def timed(run: Callable[[], Any], *_: Any) -> float:
@@ -93,8 +97,7 @@ def collect(operators: list[str], path: Path) -> None:
 
         return timed
 
-    eager, in_graph = keep(timing.eager_ms), keep(measured)
-    timing.graph_ms = in_graph
+    eager, timing.graph_ms = keep(timing.median_ms), keep(timing.graph_ms)
     timing.eager_ms = lambda run, *rest: (
         eager(run) if getattr(run, "__qualname__", "").endswith(EAGER) else 1e-3
     )
@@ -107,6 +110,8 @@ def collect(operators: list[str], path: Path) -> None:
         skip(operator)
         for size in dict.fromkeys(sizes(operator)):
             name, calls = f"{operator} {size.name}", 0
+            if any(part in name for part in left_out) or (asked is not None and name not in asked):
+                continue
             try:
                 measure(size, device, budget_s)
             except Exception as error:
@@ -114,26 +119,58 @@ def collect(operators: list[str], path: Path) -> None:
     path.write_text(json.dumps(found))
 
 
-def least(folder: Path, runs: list[Times], operators: str) -> Times:
-    """One more run in this folder; the least of all."""
+def row_of(key: str) -> str:
+    """The operator and the size of a key, without the number of the call."""
+    return key.rsplit(" ", 1)[0]
+
+
+def run_once(folder: Path, names: set[str] | None, arguments: argparse.Namespace) -> Times:
+    """Times of one process in this folder; of all rows where `names` is None."""
+    started = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "times.json"
+        path, asked = Path(place) / "times.json", Path(place) / "names.json"
+        if names is not None:
+            asked.write_text(json.dumps(sorted(names)))
         command = [
             sys.executable,
             str(Path(__file__).resolve()),
             "--collect",
             str(path),
+            "--names",
+            str(asked),
+        ]
+        command += [
             "--suite",
-            operators,
+            arguments.suite,
+            "--budget",
+            str(arguments.budget),
+            "--without",
+            arguments.without,
         ]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder / "python"), str(folder)])}
         subprocess.run(command, cwd=folder, env=environment, check=True)
-        runs.append(json.loads(path.read_text()))
-    return {key: min(run[key] for run in runs if key in run) for run in runs for key in run}
+        found: Times = json.loads(path.read_text())
+    print(f"{folder.name}: {len(found)} times in {time.monotonic() - started:.0f} s", flush=True)
+    return found
 
 
-def report(before: Times, after: Times) -> list[Row]:
-    """Prints what changed and returns the rows."""
+def measure_both(folders: tuple[Path, Path], arguments: argparse.Namespace) -> Iterator[tuple[Times, Times]]:
+    """The least times so far of the rows that both checkouts have, after each run of both."""
+    before = run_once(folders[0], None, arguments)
+    after = run_once(folders[1], set(map(row_of, before)), arguments)
+    yield before, after
+    for _ in range(arguments.runs - 1):
+        apart = {
+            row_of(key) for key in before.keys() & after.keys() if abs(after[key] / before[key] - 1) > AGAIN
+        }
+        for folder, times in zip(folders, (before, after), strict=True):
+            for key, value in run_once(folder, apart, arguments).items():
+                times[key] = min(value, times.get(key, value))
+        yield before, after
+
+
+def rows_of(before: Times, after: Times) -> list[Row]:
+    """A row for each time that both checkouts have."""
     rows: list[Row] = []
     for key in before.keys() & after.keys():
         operator, size = key.split(" ", 1)
@@ -145,7 +182,11 @@ def report(before: Times, after: Times) -> list[Row]:
                 "after_ms": rounded(after[key]),
             }
         )
-    rows.sort(key=lambda row: (row["op"], row["size"]))
+    return sorted(rows, key=lambda row: (row["op"], row["size"]))
+
+
+def report(rows: list[Row]) -> None:
+    """Prints what changed."""
     for operator in dict.fromkeys(row["op"] for row in rows):
         ratios = {row["size"]: row["after_ms"] / row["before_ms"] for row in rows if row["op"] == operator}
         mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
@@ -153,7 +194,6 @@ def report(before: Times, after: Times) -> list[Row]:
         for size, ratio in sorted(ratios.items(), key=lambda item: -item[1]):
             if abs(ratio - 1) > TOLD:
                 print(f"  {ratio:.2f}  {size}")
-    return rows
 
 
 def main() -> None:
@@ -162,22 +202,29 @@ def main() -> None:
     parser.add_argument("--commits", nargs=2, metavar=("BEFORE", "AFTER"), default=["before", "after"])
     parser.add_argument("--suite", default=",".join(suites.operators("suite")), help="operators, by commas")
     parser.add_argument("--runs", type=int, default=2, help="of each checkout (default: 2)")
+    parser.add_argument(
+        "--budget", type=float, default=0.02, help="seconds of a time's calls (default: 0.02)"
+    )
+    parser.add_argument(
+        "--without", default="", help="rows with one of these in their names are left out, by commas"
+    )
     parser.add_argument("--collect", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--names", type=Path, help=argparse.SUPPRESS)
     add_arguments(parser)
     arguments = parser.parse_args()
     if arguments.collect:
-        collect(arguments.suite.split(","), arguments.collect)
+        left_out = [part for part in arguments.without.split(",") if part]
+        collect(arguments.suite.split(","), arguments.budget, left_out, arguments.names, arguments.collect)
         return
     if arguments.before is None or not (arguments.before / "python" / "warpalign" / "lib").is_dir():
         parser.error("BEFORE: expected a checkout with python/warpalign/lib/")
     path, _ = result_path(arguments, device_name(torch.device("cuda")), "-before-after")
-    runs: tuple[list[Times], list[Times]] = ([], [])
-    times: list[Times] = [{}, {}]
-    for _ in range(arguments.runs):
-        for i, folder in enumerate((arguments.before.resolve(), Path.cwd())):
-            times[i] = least(folder, runs[i], arguments.suite)
     about: Row = {"device": torch.cuda.get_device_name(), "before": arguments.commits[0]}
-    write_rows([row | about | stamp(arguments.commits[1]) for row in report(*times)], path)
+    rows: list[Row] = []
+    for before, after in measure_both((arguments.before.resolve(), Path.cwd()), arguments):
+        rows = rows_of(before, after)
+        write_rows([row | about | stamp(arguments.commits[1]) for row in rows], path)
+    report(rows)
     print(path)
 
 
