@@ -189,6 +189,7 @@ struct HiddenSums {
   int hidden;
   Real* frames;  // may be null
   Real* states;
+  Band band;
 
   // to[column] += sum of dh over those of `count` rows, `step` apart, that are in the chunk.
   __device__ __forceinline__ void add(Real* to, int column, std::int64_t first_row, int step,
@@ -241,8 +242,14 @@ __global__ void __launch_bounds__(kJointThreads)
     const int number = is_frame ? task : task - of_frames;
     const int item = number / slices, column = number % slices * cuda::kWarpSize + lane;
     if (is_frame) {
-      const std::int64_t frame = first + item;
-      p.add(p.frames + frame * p.hidden, column, frame * states, 1, states);
+      const int frame = first + item;
+      int begin = 0, count = states;
+      if (p.band) {
+        begin = p.band.begin(frame / all_frames, frame % all_frames);
+        count = p.band.width;
+      }
+      p.add(p.frames + static_cast<std::int64_t>(frame) * p.hidden, column,
+            static_cast<std::int64_t>(frame) * states + begin, 1, count);
     } else {
       const int b = first_b + item / states, u = item % states;
       const int begin = max(first, b * all_frames), end = min(last, (b + 1) * all_frames - 1) + 1;

@@ -256,7 +256,8 @@ class JointGradientCall {
                                 joint_.h_stride(),
                                 p_.hidden,
                                 g_.encoder ? frames_ : nullptr,
-                                g_.predictor ? states_ : nullptr};
+                                g_.predictor ? states_ : nullptr,
+                                band_of(p_)};
     return cuda::launch(kAdd<Real>, {joint_.row_blocks(most), kJointThreads, 0, stream_}, sums);
   }
 

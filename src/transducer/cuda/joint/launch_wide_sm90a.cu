@@ -275,7 +275,7 @@ class WideGradient {
     WideSums<Storage> sums{batch,           {},        {memory_.live.places},
                            products.rows.h, p_.hidden, static_cast<Storage*>(g_.encoder),
                            nullptr,         nullptr,   memory_.states,
-                           nullptr,         nullptr};
+                           nullptr,         nullptr,   band_of(p_)};
     const std::int32_t most = memory_.chunk;
     int turn = 0;
     for (std::int64_t first = 0; first < wide_.nodes(); first += most, ++turn) {

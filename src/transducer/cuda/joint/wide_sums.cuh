@@ -11,7 +11,8 @@ namespace warpalign::detail::transducer {
 // Adds a chunk's dh to the sums of frames and of states. A frame's sum has kParts parts, by u % kParts, which
 // are added at the end. A state's sum has a part for each segment of kSegment frames, added in order. The
 // terms of a part are added in order. If a chunk ends within a part (of a frame, or of each state's segment),
-// the part is stored for the next chunk. So results do not depend on the size of chunks.
+// the part is stored for the next chunk. So results do not depend on the size of chunks. With a band, a
+// state has few frames, whose terms are added in order, without segments.
 //
 // dh is of a half type; or float32, with the upper halves of its numbers in one part and the lower halves in
 // the next one.
@@ -27,8 +28,9 @@ struct WideSums {
   const float* parts_from;  // (kParts, panels, 8)
   float* parts_to;
   float* states;               // (B (U+1), H); null: not wanted
-  const float* segments_from;  // (U+1, panels, 8)
+  const float* segments_from;  // (U+1, panels, 8); not used with a band
   float* segments_to;
+  Band band;
 
   static constexpr int kParts = 8;                          // parts of a frame, in neighbouring lanes
   static constexpr int kPanels = cuda::kWarpSize / kParts;  // panels of a frame that a warp owns
@@ -41,40 +43,45 @@ struct WideSums {
   // sum += those of the rows, `step` apart, that are in the chunk.
   __device__ __forceinline__ void add(float (&sum)[8], std::int64_t row, std::int64_t step, int count,
                                       int column) const {
-    const int rows = chunk.rows();
     for (int first = 0; first < count; first += kAtOnce) {
       int place[kAtOnce];
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {
         place[k] = first + k < count ? places[row + (first + k) * step] - chunk.first : -1;
       }
-      cuda::Bits128 bits[kAtOnce], lower[kAtOnce];
+      add_rows(sum, place, column);
+    }
+  }
+
+  // sum += those of kAtOnce rows of the chunk, in order. A place outside of the chunk adds 0.
+  __device__ __forceinline__ void add_rows(float (&sum)[8], const int (&place)[kAtOnce], int column) const {
+    const int rows = chunk.rows();
+    cuda::Bits128 bits[kAtOnce], lower[kAtOnce];
 #pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) {
-        bits[k] = {};
-        lower[k] = {};
-        if (place[k] >= 0 && place[k] < rows) {
-          bits[k] = *reinterpret_cast<const cuda::Bits128*>(dh.at(place[k], column));
-          if constexpr (kSplit) {
-            lower[k] = *reinterpret_cast<const cuda::Bits128*>(dh.at(place[k], column, 1));
-          }
+    for (int k = 0; k < kAtOnce; ++k) {
+      bits[k] = {};
+      lower[k] = {};
+      if (place[k] >= 0 && place[k] < rows) {
+        bits[k] = *reinterpret_cast<const cuda::Bits128*>(dh.at(place[k], column));
+        if constexpr (kSplit) {
+          lower[k] = *reinterpret_cast<const cuda::Bits128*>(dh.at(place[k], column, 1));
         }
       }
+    }
 #pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) {
+    for (int k = 0; k < kAtOnce; ++k) {
 #pragma unroll
-        for (int w = 0; w < 4; ++w) {
-          float low, high;
-          if constexpr (kSplit) {
-            const SplitPair pair(bits[k].words[w], lower[k].words[w]);
-            low = pair.first();
-            high = pair.second();
-          } else {
-            cuda::widen_pair<Half>(bits[k].words[w], low, high);
-          }
-          sum[2 * w] += low;
-          sum[2 * w + 1] += high;
+      for (int w = 0; w < 4; ++w) {
+        float low, high;
+        if constexpr (kSplit) {
+          const SplitPair pair(bits[k].words[w], lower[k].words[w]);
+          low = pair.first();
+          high = pair.second();
+        } else {
+          cuda::widen_pair<Half>(bits[k].words[w], low, high);
         }
+        sum[2 * w] += low;
+        sum[2 * w + 1] += high;
       }
     }
   }
@@ -82,7 +89,17 @@ struct WideSums {
   // Adds panels kPanels group, ... of a frame.
   __device__ __forceinline__ void add_frame(std::int64_t frame, int group, bool continues, bool may_go_on,
                                             int lane) const {
-    const int all = batch.lattice.states, part = lane % kParts, own = (all - part + kParts - 1) / kParts;
+    const int all = batch.lattice.states, part = lane % kParts;
+    // The part's states: every kParts-th of the frame's, from `first` on.
+    int first = part, end = all;
+    if (band) {
+      const auto b = static_cast<int>(frame / batch.lattice.frames);
+      const int begin =
+          band.begin(b, static_cast<int>(frame - static_cast<std::int64_t>(b) * batch.lattice.frames));
+      first = begin + ((part - begin) & (kParts - 1));
+      end = begin + band.width;
+    }
+    const int own = max((end - first + kParts - 1) / kParts, 0);
     const int panel = group * kPanels + lane / kParts;
     int column = 8 * panel;
     const bool exists = column < hidden;
@@ -92,7 +109,7 @@ struct WideSums {
 #pragma unroll
       for (int k = 0; k < 8; ++k) sum[k] = parts_from[at + k];
     }
-    if (exists) add(sum, frame * all + part, kParts, own, column);
+    if (exists) add(sum, frame * all + first, kParts, own, column);
     if (exists && may_go_on) {
 #pragma unroll
       for (int k = 0; k < 8; ++k) parts_to[at + k] = sum[k];
@@ -113,6 +130,42 @@ struct WideSums {
     const float one = (upper_one ? two[1] : two[0]) + cuda::shuffle_xor(upper_one ? two[0] : two[1], 1);
     column += part;
     if (column < hidden) frames[frame * hidden + column] = cuda::narrow<Storage>(one);
+  }
+
+  // With a band: adds state u of utterance b, from its frames begin to end - 1. A lane owns 8 columns.
+  __device__ __forceinline__ void add_band_state(int b, int u, int begin, int end, int column,
+                                                 int lane) const {
+    const int all_frames = batch.lattice.frames, all = batch.lattice.states, rows = chunk.rows();
+    float* const to = states + (static_cast<std::int64_t>(b) * all + u) * hidden + column;
+    float sum[8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) sum[k] = column + k < hidden ? to[k] : 0.0f;
+    bool any = false;
+    for (int first = begin; first < end; first += cuda::kWarpSize) {
+      const int t = first + lane;
+      int own = -1;
+      if (t < end && band.has(b, t, u)) {
+        own = places[(static_cast<std::int64_t>(b) * all_frames + t) * all + u] - chunk.first;
+      }
+      unsigned mask = __ballot_sync(cuda::kFullWarp, own >= 0 && own < rows);
+      any |= mask != 0;
+      while (mask != 0) {
+        int place[kAtOnce];
+#pragma unroll
+        for (int k = 0; k < kAtOnce; ++k) {
+          const bool is_term = mask != 0;
+          const int from = cuda::shuffle(own, is_term ? __ffs(static_cast<int>(mask)) - 1 : 0);
+          place[k] = is_term && column < hidden ? from : -1;
+          mask &= mask - 1;
+        }
+        add_rows(sum, place, column);
+      }
+    }
+    if (!any) return;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      if (column + k < hidden) to[k] = sum[k];
+    }
   }
 
   // Adds states first_state to first_state + kStates - 1 of utterance b. If `follows`, `before` is the last
@@ -173,21 +226,30 @@ __global__ void __launch_bounds__(kJointThreads, 3)
   const int rows = p.chunk.rows(), states = p.batch.lattice.states, all_frames = p.batch.lattice.frames;
   if (rows == 0) return;
   using Sums = WideSums<Storage>;
-  const int panels = (p.hidden + 7) / 8, panel_groups = (panels + Sums::kPanels - 1) / Sums::kPanels,
-            groups = (states + Sums::kStates - 1) / Sums::kStates;
+  const int panels = (p.hidden + 7) / 8, panel_groups = (panels + Sums::kPanels - 1) / Sums::kPanels;
+  // Tasks of states: kStates states and a panel; with a band, one state and a panel for each lane.
+  const int groups = p.band ? states : (states + Sums::kStates - 1) / Sums::kStates;
+  const int slices = p.band ? (panels + cuda::kWarpSize - 1) / cuda::kWarpSize : panels;
   const int first = p.chunk.row(0) / states,
             last = p.chunk.row(rows - 1) / states;  // the chunk's first and last frame, as b T + t
   const bool follows = p.chunk.first > 0, goes_on = p.chunk.first + rows < *p.chunk.count;
   const int before = follows ? p.chunk.row(-1) / states : first;
   const int first_b = before / all_frames, last_b = last / all_frames;
   const int of_frames = p.frames ? (last - first + 1) * panel_groups : 0;
-  const int of_states = p.states ? (last_b - first_b + 1) * groups * panels : 0;
+  const int of_states = p.states ? (last_b - first_b + 1) * groups * slices : 0;
   // States come first, because they take longest.
   for (int task = warp; task < of_states + of_frames; task += warps) {
     const bool is_state = task < of_states;
     const int number = is_state ? task : task - of_states;
     if (is_state) {
-      const int item = number / panels;
+      const int item = number / slices;
+      if (p.band) {
+        const int b = first_b + item / groups;
+        const int begin = max(first - b * all_frames, 0),
+                  end = min(last - b * all_frames, all_frames - 1) + 1;
+        p.add_band_state(b, item % groups, begin, end, (number % slices * cuda::kWarpSize + lane) * 8, lane);
+        continue;
+      }
       p.add_states(first_b + item / groups, item % groups * Sums::kStates, before, follows, last, goes_on,
                    number % panels * 8, lane);
     } else {
