@@ -44,6 +44,37 @@ class Hypotheses(NamedTuple):
     state: Any
     """What continues the stream."""
 
+    @property
+    def new_tokens(self) -> Tensor:
+        """(B, L') int64: the tokens that this chunk has made final, which no later chunk changes; −1 after them.
+
+        Of greedy search these are all ``tokens`` of the chunk. Of beam search they are the tokens on which all hypotheses of
+        the utterance agree, less those that earlier chunks have made final: the same for each of the ``n_best``. At the end
+        of a stream the rest are the last of the best hypothesis' ``tokens``.
+        """
+        found: Tensor = self.state.new_tokens(self.tokens)
+        return found
+
+
+def agreed(tokens: Tensor, lives: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, L) tokens of one hypothesis of each utterance, and (B,) how many of its first tokens all hypotheses share.
+
+    Args:
+        tokens: (B, K, L), −1 after a hypothesis' end.
+        lives: (B, K): whether there is such a hypothesis.
+    """
+    one = lives.to(torch.uint8).argmax(1)
+    first = tokens.take_along_dim(one[:, None, None], 1)
+    same = ((tokens == first) | ~lives[..., None]).all(1) & (first[:, 0] >= 0) & lives.any(1, keepdim=True)
+    return first.squeeze(1), same.long().cumprod(1).sum(1)
+
+
+def cut_out(tokens: Tensor, begin: Tensor, end: Tensor, most: int) -> Tensor:
+    """(B, most): tokens (B, L) from begin (B,) to end (B,), −1 after them."""
+    place = begin[:, None] + torch.arange(most, device=tokens.device)
+    wide = torch.nn.functional.pad(tokens, (0, 1), value=-1)
+    return torch.where(place < end[:, None], wide.gather(1, place.clamp(max=tokens.shape[1])), -1)
+
 
 def leaves(state: State) -> list[Any]:
     if isinstance(state, (tuple, list)):

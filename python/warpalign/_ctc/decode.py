@@ -21,9 +21,11 @@ from warpalign._core.hypotheses import (
     Predictor,
     State,
     advanced,
+    agreed,
     axis_of,
     check_reader,
     checked_step,
+    cut_out,
 )
 from warpalign._core.labels import check_column, keyword_only
 from warpalign._core.series import Lengths
@@ -41,6 +43,10 @@ class CTCGreedyState(NamedTuple):
     walk: Tensor
     """(B, 2) int64: the core's CtcWalk."""
 
+    def new_tokens(self, tokens: Tensor) -> Tensor:
+        """Of the hypotheses' ``tokens``: all of them."""
+        return tokens
+
 
 class CTCBeamState(NamedTuple):
     """Where a stream of beam search stands: B utterances, K prefixes of each."""
@@ -54,6 +60,22 @@ class CTCBeamState(NamedTuple):
     language_rows: Tensor | None
     """(B·K, C): the language model's log-probabilities."""
     language: State
+    final_before: Tensor | None
+    """(B,) int64: labels that the chunks before have made final; None: the stream has had one chunk."""
+
+    def new_tokens(self, tokens: Tensor) -> Tensor:
+        """Labels that the last chunk has made final, −1 after them: (B, L) for tokens (B, L), or (L,) for (L,)."""
+        labels, final = self.agreed()
+        before = torch.zeros_like(final) if self.final_before is None else self.final_before
+        found = cut_out(labels, before, final, tokens.shape[-1])
+        return found if tokens.dim() == 2 else found.squeeze(0)
+
+    def agreed(self) -> tuple[Tensor, Tensor]:
+        """(B, L) labels of a prefix of each utterance, and (B,) how many of the first ones all prefixes share."""
+        tokens, _, _, scores = ops.beam_labels(
+            self.hypotheses, self.nodes, self.hypotheses.shape[1], self.nodes.shape[1]
+        )
+        return agreed(tokens, scores > -math.inf)
 
 
 class _Frames(NamedTuple):
@@ -318,13 +340,18 @@ def _nodes(frames: _Frames, width: int, before: CTCBeamState | None) -> Tensor:
     return more if before is None else torch.cat([before.nodes, more], 1)
 
 
+def _final(before: CTCBeamState | None) -> Tensor | None:
+    """Labels that the chunks up to a state have made final."""
+    return None if before is None else before.agreed()[1]
+
+
 def _search(frames: _Frames, width: int, before: CTCBeamState | None) -> CTCBeamState:
     nodes = _nodes(frames, width, before)
     given = (None, None) if before is None else (before.hypotheses, before.frames)
     hypotheses, counts, _, _ = ops.beam_search(
         frames.logits, frames.lengths, *given, None, nodes, **frames.keywords
     )
-    return CTCBeamState(hypotheses, nodes, counts, None, ())
+    return CTCBeamState(hypotheses, nodes, counts, None, (), _final(before))
 
 
 @not_compiled
@@ -372,4 +399,4 @@ def _search_with(
         hypotheses, counts, _, _ = ops.beam_search(
             logits, frames.lengths, None, None, None, nodes, **frames.keywords
         )
-    return CTCBeamState(hypotheses, nodes, counts, rows, language)
+    return CTCBeamState(hypotheses, nodes, counts, rows, language, _final(before))

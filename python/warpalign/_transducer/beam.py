@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.checks import check_count, check_flag, check_number, naming_arguments
-from warpalign._core.hypotheses import Hypotheses, Predictor, State, advanced
+from warpalign._core.hypotheses import Hypotheses, Predictor, State, advanced, agreed, cut_out
 from warpalign._core.series import Lengths
 from warpalign._core.transforms import not_compiled
 from warpalign._transducer.decode_model import Model, check_graph, check_model
@@ -46,6 +46,19 @@ class BeamState(NamedTuple):
     """At least as many as any utterance uses, for hosts that do not read it back."""
     frames_before: Tensor
     """(B,) int32: frames of all chunks so far."""
+    final_before: Tensor
+    """(B,) int64: tokens that the chunks before have made final."""
+
+    def new_tokens(self, _: Tensor) -> Tensor:
+        """(B, L') int64: the tokens that the last chunk has made final, −1 after them."""
+        tokens, final = self.agreed()
+        counts = (final - self.final_before).clamp(min=0)  # below 0: all hypotheses have ended
+        return cut_out(tokens, self.final_before, final, int(counts.max()) if counts.numel() else 0)
+
+    def agreed(self) -> tuple[Tensor, Tensor]:
+        """(B, L) tokens of a hypothesis of each utterance, and (B,) how many of the first ones all of them share."""
+        tokens, *_ = _labels(self, self.hypothesis[..., LENGTH].long())
+        return agreed(tokens, self.log_prob > -torch.inf)
 
 
 class _Search(NamedTuple):
@@ -172,7 +185,11 @@ def transducer_beam_decode(
     graph = check_graph(cuda_graph, model)
     every = every if model.encoder.is_cuda else 1
     search = _Search(2 * width, merge, language, weight, normalised, every, graph)
-    before = _initial(model, search) if state is None else _check_state(state, model, search)
+    if state is None:
+        before = _initial(model, search)
+    else:
+        before = _check_state(state, model, search)
+        before = before._replace(final_before=before.agreed()[1])
     with naming_arguments():
         after = _run(model, search, before)
     return _best(after, search, count, model.encoder.dtype)
@@ -198,6 +215,7 @@ def _initial(model: Model, search: _Search) -> BeamState:
         torch.zeros(batch, dtype=torch.int32, device=device),
         0,
         torch.zeros(batch, dtype=torch.int32, device=device),
+        torch.zeros(batch, dtype=torch.int64, device=device),
     )
 
 

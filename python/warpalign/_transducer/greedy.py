@@ -37,6 +37,10 @@ class GreedyState(NamedTuple):
     frames_before: Tensor
     """(B,) int64: frames of all chunks so far."""
 
+    def new_tokens(self, tokens: Tensor) -> Tensor:
+        """Of the hypotheses' ``tokens``: all of them."""
+        return tokens
+
 
 @not_compiled
 @torch.no_grad()

@@ -178,10 +178,18 @@ def test_a_stream_is_the_whole(search: str, device: torch.device) -> None:
         state, begin = parts[-1].state, begin + count
     torch.testing.assert_close(parts[-1].scores, whole.scores, rtol=1e-6, atol=0)
     for b in range(3):
+        final = [k for part in parts for k in part.new_tokens[b].tolist() if k >= 0]
         if search == "greedy":
+            assert final == list(labels_of(whole, b))
             got = [t for part in parts for t in part.tokens[b, : int(part.lengths[b])].tolist()]
             at = [t for part in parts for t in part.frames[b, : int(part.lengths[b])].tolist()]
         else:
+            every = ctc_beam_decode(logits[b, : lengths[b]], beam=7, n_best=7)
+            tokens = [h.tokens[: int(h.lengths)].tolist() for h in every if h.scores > -torch.inf]
+            assert all(labels[: len(final)] == final for labels in tokens)
+            assert final == tokens[0] or any(
+                labels[: len(final) + 1] != tokens[0][: len(final) + 1] for labels in tokens
+            )
             got = list(labels_of(parts[-1], b))
             at = parts[-1].frames[b, : len(got)].tolist()
         assert got == list(labels_of(whole, b))

@@ -154,6 +154,48 @@ def test_a_stream_in_chunks_is_the_whole(name: str, cuts: tuple[int, ...], devic
             assert torch.equal(one[k], other[k])
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_new_tokens_are_those_of_all_hypotheses(name: str, device: torch.device) -> None:
+    """No later chunk changes a new token, and every token that all hypotheses share has been one."""
+    family = FAMILIES[name]
+    parts = on(device, model(family, blank=0.7))
+    encoder = 3 * randn(4, 25, 12, seed=24).to(device)
+    lengths = torch.tensor([25, 0, 17, 8], device=device)
+    state, final = None, [()] * 4  # type: ignore[var-annotated]
+    for begin in range(0, 25, 5):
+        found = search(encoder[:, begin : begin + 5], (lengths - begin).clamp(0, 5), parts, family, beam=4,
+                       n_best=4, state=state)  # fmt: skip
+        state = found[0].state
+        for b in range(4):
+            new = found[0].new_tokens[b].tolist()
+            assert torch.equal(found[0].new_tokens, found[-1].new_tokens)
+            final[b] += tuple(k for k in new if k >= 0)
+            assert new == [k for k in new if k >= 0] + [-1] * new.count(-1)
+            tokens = labels_of_places(state, b)
+            shared = next(
+                (k for k, column in enumerate(zip(*tokens, strict=False)) if len(set(column)) > 1),
+                min(map(len, tokens)),
+            )
+            assert final[b] == tokens[0][:shared]
+            assert all(
+                labels_of(h, b)[: len(final[b])] == final[b] for h in found if h.scores[b] > -torch.inf
+            )
+    assert any(final)
+
+
+def labels_of_places(state: Any, b: int) -> list[tuple[int, ...]]:
+    """The labels of every hypothesis that a stream goes on with."""
+    found = []
+    for k in (state.log_prob[b] > -torch.inf).nonzero()[:, 0].tolist():
+        node, labels = int(state.hypothesis[b, k, 2]), []
+        while node >= 0:
+            parent, label = state.nodes[b, node, :2].tolist()
+            labels.insert(0, label)
+            node = parent
+        found.append(tuple(labels))
+    return found
+
+
 def test_a_state_can_be_continued_twice() -> None:
     family = FAMILIES["rnnt"]
     parts = model(family, blank=0.5)

@@ -126,6 +126,7 @@ def test_a_stream_in_chunks_is_the_whole(name: str, cuts: tuple[int, ...], devic
         for b, count in enumerate(part.lengths.tolist()):
             tokens[b] += part.tokens[b, :count].tolist()
             frames[b] += part.frames[b, :count].tolist()
+        assert torch.equal(part.new_tokens, part.tokens)
     for b, count in enumerate(whole.lengths.tolist()):
         assert tokens[b] == whole.tokens[b, :count].tolist()
         assert frames[b] == whole.frames[b, :count].tolist()
