@@ -1,15 +1,20 @@
 """k2's transducer losses, of k2 1.24: simple, smoothed and pruned RNN-T, and HAT.
 
+:func:`install` puts them under their names in k2, where icefall's recipes find them.
+
 Those that fast_rnnt has with the same signature are :mod:`warpalign.compat.fast_rnnt`'s. ``rnnt_loss`` and
 ``rnnt_loss_pruned`` have no ``return_grad`` here, the latter has ``use_hat_loss``. What differs is what is said there.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from torch import Tensor
 
 from warpalign._transducer import rnnt_scores
 from warpalign.compat._fast_rnnt import check, check_pruned, loss_of
+from warpalign.compat._installation import Installation, Installations, Replacement
 from warpalign.compat.fast_rnnt import (
     do_rnnt_pruning,
     get_rnnt_logprobs,
@@ -30,13 +35,45 @@ __all__ = [
     "get_rnnt_logprobs_pruned",
     "get_rnnt_logprobs_smoothed",
     "get_rnnt_prune_ranges",
+    "install",
     "joint_mutual_information_recursion",
     "mutual_information_recursion",
     "rnnt_loss",
     "rnnt_loss_pruned",
     "rnnt_loss_simple",
     "rnnt_loss_smoothed",
+    "uninstall",
 ]
+
+_LOSSES = tuple(name for name in __all__ if name not in ("install", "uninstall"))
+
+_installations = Installations()
+
+
+def install() -> Installation:
+    """Lets recipes of icefall train with these functions: ``k2.rnnt_loss_smoothed`` and its like are this module's.
+
+    A call of k2's functions by their names in ``k2`` is enough, as in icefall's models; everything else of k2 stays.
+
+    Returns:
+        The replaced names. A ``with`` block puts the originals back at its end, as ``uninstall()`` does.
+
+    Raises:
+        ImportError: k2 is not installed, or lacks one of the functions.
+    """
+    try:
+        package = import_module("k2")
+    except ImportError as error:
+        raise ImportError(f"install: expected k2, got {error!r}: install k2") from error
+    missing = [name for name in _LOSSES if not hasattr(package, name)]
+    if missing:
+        raise ImportError(f"install: expected k2.{missing[0]}, got a k2 without it: install k2 1.24 or later")
+    return _installations.make(Replacement(package, name, globals()[name], f"k2.{name}") for name in _LOSSES)
+
+
+def uninstall() -> None:
+    """Puts the originals back. Without :func:`install` it does nothing."""
+    _installations.undo()
 
 
 def get_rnnt_logprobs_joint(

@@ -166,6 +166,7 @@ UNREACHED = {
     "compat/nemo.py": {"nemo_toolkit[asr]"},  # tests/python/transducer/test_frameworks.py
     "compat/transformers.py": {"install transformers>=5"},
     "compat/speechbrain.py": {"install speechbrain"},
+    "compat/k2.py": {"install k2"},  # tests/python/transducer/test_recipes.py
     "metrics.py": {""},  # abstract methods
     "_core/series.py": {"expected the device of {first_name}"},
     "_soft_dtw/pairwise.py": {"that require no gradient"},
