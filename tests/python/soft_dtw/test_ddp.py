@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
 import torch
 import torch.multiprocessing as mp
 from torch import Tensor, nn
 
+from tests.python.helpers import run_python
 from tests.python.soft_dtw.reference import pair
 from warpalign import SoftDTW
 
@@ -55,3 +58,14 @@ def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
         assert torch.equal(a, b)
         torch.testing.assert_close(a, wanted, rtol=1e-12, atol=1e-14)
         assert (wanted - start).abs().max() > 1e-6
+
+
+def test_the_benchmark_of_throughput_on_the_cpu(tmp_path: Path) -> None:
+    """Two processes of torchrun, with batches of their own, end with the same weights."""
+    options = ["--device", "cpu", "--quick", "--processes", "2", "--commit", "test", "--out", str(tmp_path)]
+    done = run_python("-m", "benchmarks.soft_dtw.ddp_training", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = tmp_path.glob("*/*-test-ddp.json")
+    (row,) = json.loads(file.read_text())
+    assert row["processes"] == 2 and row["same_weights"] and row["efficiency"] is None
+    assert row["pairs_per_s"] == pytest.approx(2 * row["B"] / (1e-3 * row["step_ms"]), rel=1e-3)
