@@ -2,6 +2,7 @@
 
 from warpalign._core.costs import Mahalanobis
 from warpalign._soft_dtw.barycenter import BarycenterResult, soft_dtw_barycenter
+from warpalign._soft_dtw.elastic import elastic_distance
 from warpalign._soft_dtw.functional import (
     SoftDTWAlignment,
     dtw,
@@ -28,6 +29,7 @@ __all__ = [
     "cdist_soft_dtw_normalized",
     "dtw",
     "dtw_path",
+    "elastic_distance",
     "soft_dtw",
     "soft_dtw_alignment",
     "soft_dtw_barycenter",

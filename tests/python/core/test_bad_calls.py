@@ -20,7 +20,7 @@ from tests.python.ctc.bad_calls import decoding as ctc_decoding
 from tests.python.ctc.bad_calls import functional as ctc
 from tests.python.ctc.bad_calls import head as ctc_head
 from tests.python.recurrent.bad_calls import modules as recurrent
-from tests.python.soft_dtw.bad_calls import compat, functional, on_top, operators
+from tests.python.soft_dtw.bad_calls import compat, elastic, functional, on_top, operators
 from tests.python.transducer.bad_calls import align, decoding
 from tests.python.transducer.bad_calls import compat as transducer_compat
 from tests.python.transducer.bad_calls import functional as transducer
@@ -37,6 +37,7 @@ from warpalign import estimators
 PARTS = (
     functional,
     operators,
+    elastic,
     on_top,
     files,
     plans,
@@ -67,7 +68,17 @@ PARTS = (
 CALLS: dict[str, BadCall] = {name: call for part in PARTS for name, call in part.CALLS.items()}
 ON_GPU = [
     name
-    for part in (functional, operators, transducer, transducer_joint, align, decoding, transport, normalize)
+    for part in (
+        functional,
+        operators,
+        elastic,
+        transducer,
+        transducer_joint,
+        align,
+        decoding,
+        transport,
+        normalize,
+    )
     for name, call in part.CALLS.items()
     if not call.cpu_only
 ]
