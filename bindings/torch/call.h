@@ -5,6 +5,7 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -23,6 +24,24 @@
 
 namespace warpalign::torch_binding {
 
+// Raised in torch's own words, which trainers that look for a smaller batch search for. Torch's C functions
+// return a code in place of its exception, so this is a RuntimeError and not a torch.OutOfMemoryError.
+[[noreturn]] inline void raise_out_of_memory(bool on_gpu, const int64_t* shape, const int64_t* strides,
+                                             std::size_t axes, ScalarType dtype) {
+  std::string sizes;
+  double elements = 1;  // to the last one that the strides reach
+  for (std::size_t axis = 0; axis < axes; ++axis) {
+    sizes += (axis > 0 ? ", " : "") + std::to_string(shape[axis]);
+    elements += static_cast<double>(shape[axis] - 1) * static_cast<double>(strides[axis]);
+  }
+  const double mib =
+      elements * static_cast<double>(aoti_torch_dtype_element_size(static_cast<int32_t>(dtype))) / (1 << 20);
+  throw std::runtime_error(
+      std::string(on_gpu ? "CUDA out of memory. " : "DefaultCPUAllocator: can't allocate memory: ") +
+      "warpalign tried to allocate " + std::to_string(std::llround(mib)) + " MiB for a tensor of shape (" +
+      sizes + "): use a smaller batch or shorter sequences");
+}
+
 // An uninitialised tensor of like's device. Torch's C function costs a third of torch::stable::new_empty,
 // which looks its operator up by name in every call.
 inline Tensor empty_strided(const Tensor& like, const int64_t* shape, const int64_t* strides,
@@ -30,9 +49,9 @@ inline Tensor empty_strided(const Tensor& like, const int64_t* shape, const int6
   int32_t device = 0;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device));
   AtenTensorHandle made = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(axes), shape, strides,
-                                                  static_cast<int32_t>(dtype), device,
-                                                  like.get_device_index(), &made));
+  if (aoti_torch_empty_strided(static_cast<int64_t>(axes), shape, strides, static_cast<int32_t>(dtype),
+                               device, like.get_device_index(), &made) != AOTI_TORCH_SUCCESS)
+    raise_out_of_memory(device == aoti_torch_device_type_cuda(), shape, strides, axes, dtype);
   return Tensor(made);
 }
 
