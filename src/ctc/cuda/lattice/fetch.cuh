@@ -45,6 +45,7 @@ class Fetcher {
     if constexpr (kLabels == Labels::kOfBoth) {
       before_ = column(batch, from, utterance, b, first_pair - 1);
     }
+    has_star_ = __any_sync(cuda::kFullWarp, label_.star || before_.star);
     invalid_ = isnan(label_.bias);
     if (from.sums) sums_ = from.sums + static_cast<std::int64_t>(b) * batch.frames;
   }
@@ -66,24 +67,30 @@ class Fetcher {
     }
   }
 
-  // Stores the weights of a group that was loaded.
+  // Stores the weights of a group that was loaded. The weights of all frames are computed before any is
+  // stored, and star's logits are loaded before: so the frames are independent, and none waits for another
+  // one's load, exponential or store.
   __device__ __forceinline__ void store(int begin, const Loaded& from, WeightGroup<Weight>& to) {
     if (begin >= last_) return;
-    const int t = frame(begin + lane_ % kGroup);
-    const Weight blank = weight(blank_, t, from.blank, from.sum.shift);
-    if (lane_ < kGroup) {
-      to.blank[lane_] = blank;
-      if (begin + lane_ < last_) log2_norms_ += Algebra::log2_norm(from.sum);
-    }
-    if constexpr (kLabels == Labels::kOfBoth) {
-      const Weight before = weight(before_, t, from.before, from.sum.shift);
-      if (lane_ < kGroup) to.label[lane_][0] = before;
-    }
+    Real label[kGroup], before = 0;
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) label[q] = static_cast<Real>(cuda::widen(from.label[q]));
+    if constexpr (kLabels == Labels::kOfBoth) before = static_cast<Real>(cuda::widen(from.before));
+    if (has_star_) take_stars(begin, label, before);
+    Weight weights[kGroup];
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) {
-      to.label[q][lane_ + (kOfPairsBefore ? 0 : 1)] =
-          weight(label_, frame(begin + q), from.label[q], cuda::shuffle(from.sum.shift, q));
+      weights[q] = weight(label_, label[q], cuda::shuffle(from.sum.shift, q));
     }
+    const Weight blank = weight(blank_, static_cast<Real>(cuda::widen(from.blank)), from.sum.shift);
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) to.label[q][lane_ + (kOfPairsBefore ? 0 : 1)] = weights[q];
+    if (lane_ < kGroup) to.blank[lane_] = blank;
+    if constexpr (kLabels == Labels::kOfBoth) {
+      const Weight of_before = weight(before_, before, from.sum.shift);
+      if (lane_ < kGroup) to.label[lane_][0] = of_before;
+    }
+    if (lane_ < kGroup && begin + lane_ < last_) log2_norms_ += Algebra::log2_norm(from.sum);
   }
 
   // Whether the warp has read a NaN so far, or has an invalid label.
@@ -130,11 +137,17 @@ class Fetcher {
     return c;
   }
   [[nodiscard]] __device__ __forceinline__ int frame(int t) const { return min(t, last_ - 1); }
-  // The weight of frame t, whose logit is x.
-  [[nodiscard]] __device__ __forceinline__ Weight weight(const Column& c, int t, Element x, Real shift) {
-    Real value = static_cast<Real>(cuda::widen(x));
-    if (c.star) value = c.star[t];
-    const Weight w = Algebra::weight(value, shift, c.bias);
+  // Replaces the logits of star.
+  __device__ __forceinline__ void take_stars(int begin, Real (&label)[kGroup], Real& before) const {
+#pragma unroll
+    for (int q = 0; q < kGroup; ++q) {
+      if (label_.star) label[q] = label_.star[frame(begin + q)];
+    }
+    if (before_.star) before = before_.star[frame(begin + lane_ % kGroup)];
+  }
+  // The weight for logit x.
+  [[nodiscard]] __device__ __forceinline__ Weight weight(const Column& c, Real x, Real shift) {
+    const Weight w = Algebra::weight(x, shift, c.bias);
     invalid_ |= Algebra::is_bad(w);
     return w;
   }
@@ -144,6 +157,7 @@ class Fetcher {
   const Column blank_, label_;
   Column before_ = {};
   const cuda::RowSum<Real>* sums_ = nullptr;
+  bool has_star_;  // of any lane
   bool invalid_;
   double log2_norms_ = 0;
 };
