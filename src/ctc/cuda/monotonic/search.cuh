@@ -35,27 +35,27 @@ struct SearchParams {
   std::int32_t* begins;     // (B, S): the first frame of each position
 };
 
-// A group of 8 elements of a row, not converted yet.
+// A group of 8 elements of a row, not converted yet. Each way has one load for each register: with two, of
+// which one runs, the second would wait for the first.
 template <class Element>
 struct Octet {
   Element x[kSearchGroup];
 
-  // Elements at from, from + stride, ...; as many as `count`, which may be negative.
-  __device__ __forceinline__ void load(const Element* from, std::int64_t stride, int count) {
+  // 8 neighbouring elements at a multiple of 16 bytes.
+  __device__ __forceinline__ void load_vectors(const Element* from) {
     constexpr int kVectors = kSearchGroup * static_cast<int>(sizeof(Element)) / 16;
-    if (count >= kSearchGroup && stride == 1 && reinterpret_cast<std::uintptr_t>(from) % 16 == 0) {
-      cuda::Bits128 bits[kVectors];
+    cuda::Bits128 bits[kVectors];
 #pragma unroll
-      for (int k = 0; k < kVectors; ++k) {
-        bits[k] = cuda::load_streaming(reinterpret_cast<const cuda::Bits128*>(from) + k);
-      }
-      memcpy(x, bits, sizeof(x));
-      return;
+    for (int k = 0; k < kVectors; ++k) {
+      bits[k] = cuda::load_streaming(reinterpret_cast<const cuda::Bits128*>(from) + k);
     }
+    memcpy(x, bits, sizeof(x));
+  }
+  // Elements at from, from + stride, ... The last one is element count - 1 > -1, which stands for all later
+  // ones.
+  __device__ __forceinline__ void load_each(const Element* from, std::int64_t stride, int count) {
 #pragma unroll
-    for (int q = 0; q < kSearchGroup; ++q) {
-      if (q < count) x[q] = from[q * stride];
-    }
+    for (int q = 0; q < kSearchGroup; ++q) x[q] = from[min(q, count - 1) * stride];
   }
 };
 
@@ -81,7 +81,10 @@ class Search {
     if (threadIdx.x == 0) end = positions_ == 0 && frames_ == 0 ? 0.0 : -CUDART_INF;
     __syncthreads();
     bool bad = false;
-    for (int first = 0; first < positions_; first += warps_ * cuda::kWarpSize) bad |= make_moves(first, end);
+    const bool in_vectors = has_vectors();
+    for (int first = 0; first < positions_; first += warps_ * cuda::kWarpSize) {
+      bad |= in_vectors ? make_moves<true>(first, end) : make_moves<false>(first, end);
+    }
     bad = __syncthreads_or(bad);
     const double score = bad ? CUDART_NAN : end;
     if (threadIdx.x == 0 && p_.score) p_.score[b_] = static_cast<cuda::Sum<Element>>(score);
@@ -107,8 +110,16 @@ class Search {
     bool bad;              // whether a NaN or +inf has been read
   };
 
+  // Whether all groups of all rows are whole vectors.
+  [[nodiscard]] __device__ __forceinline__ bool has_vectors() const {
+    constexpr int kElements = 16 / static_cast<int>(sizeof(Element));  // of a vector
+    return p_.stride[2] == 1 && p_.frames % kSearchGroup == 0 && p_.stride[0] % kElements == 0 &&
+           p_.stride[1] % kElements == 0 && reinterpret_cast<std::uintptr_t>(p_.scores) % 16 == 0;
+  }
+
   // Goes through all frames of positions first ... first + 32 warps - 1. Returns whether this lane has read a
   // NaN or +inf.
+  template <bool kVectors>
   __device__ __forceinline__ bool make_moves(int first, double& end) const {
     constexpr int kAhead = sizeof(Element) == 8 ? 2 : 3;
     const int position = first + warp_ * cuda::kWarpSize + lane_;
@@ -121,15 +132,22 @@ class Search {
             -CUDART_INF,
             position == 0 ? 0.0 : -CUDART_INF,
             false};
-    const Element* const row = p_.scores + b_ * p_.stride[0] + position * p_.stride[1];
+    // A lane without a position reads the last one's row, and a group after the last one is the last one.
+    const Element* const row = p_.scores + b_ * p_.stride[0] + min(position, positions_ - 1) * p_.stride[1];
     const int groups = (frames_ + kSearchGroup - 1) / kSearchGroup;
     Octet<Element> ahead[kAhead] = {};
     const auto fetch = [&](Octet<Element>& to, int group) {
-      const int t = group * kSearchGroup;
-      to.load(row + t * p_.stride[2], p_.stride[2], r.exists ? frames_ - t : 0);
+      const int t = min(group, groups - 1) * kSearchGroup;
+      if constexpr (kVectors) {
+        to.load_vectors(row + t);
+      } else {
+        to.load_each(row + t * p_.stride[2], p_.stride[2], frames_ - t);
+      }
     };
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) fetch(ahead[k], k);
+    for (int k = 0; k < kAhead; ++k) {
+      if (groups > 0) fetch(ahead[k], k);
+    }
     // A warp is one group later than the previous warp.
     const int behind = min(warp_, active);
     for (int k = 0; k < behind; ++k) __syncthreads();
@@ -173,9 +191,12 @@ class Search {
   template <bool kAll>
   __device__ __forceinline__ unsigned pass_frames(Round& r, const Octet<Element>& x, int begin,
                                                   const double* in, double* out) const {
-    double edges[kSearchGroup];
+    double edges[kSearchGroup], scores[kSearchGroup];
 #pragma unroll
-    for (int q = 0; q < kSearchGroup; ++q) edges[q] = in[q];
+    for (int q = 0; q < kSearchGroup; ++q) {
+      edges[q] = in[q];
+      scores[q] = static_cast<double>(cuda::widen(x.x[q]));
+    }
     unsigned bits = 0;
 #pragma unroll
     for (int q = 0; q < kSearchGroup; ++q) {
@@ -183,11 +204,10 @@ class Search {
       double other = cuda::shuffle_up(r.value);
       if (lane_ == 0) other = r.before;
       r.before = edges[q];
-      const auto score = cuda::widen(x.x[q]);
-      r.bad |= r.exists && !(score < static_cast<decltype(score)>(CUDART_INF));
+      r.bad |= r.exists && !(scores[q] < CUDART_INF);
       const bool moves_on = other > r.value;
       const unsigned all = __ballot_sync(cuda::kFullWarp, moves_on);
-      r.value = (moves_on ? other : r.value) + static_cast<double>(score);
+      r.value = (moves_on ? other : r.value) + scores[q];
       if (lane_ == q) bits = all;
       if (r.leaves) out[q] = r.value;
     }
