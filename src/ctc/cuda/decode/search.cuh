@@ -1,6 +1,7 @@
 // Prefix beam search on CUDA: a block owns an utterance with all its frames, and runs ctc/beam.h. Four
-// threads share a prefix. The state of the search is in shared memory. The list of frame t is loaded during
-// the steps of frames t - 2 and t - 1.
+// threads share a prefix, and up to 32 share a candidate, of which there are about two for each prefix. The
+// state of the search is in shared memory. The list of frame t is loaded during the steps of frames t - 2 and
+// t - 1.
 #pragma once
 
 #include "ctc/beam.h"
@@ -15,7 +16,9 @@ inline constexpr int kPrefixLanes = 4;
 inline constexpr int kMostSearchThreads = kCtcMostBeams * kPrefixLanes;
 
 WARPALIGN_ANYWHERE constexpr int search_threads(int beams) {
-  return (beams * kPrefixLanes + cuda::kWarpSize - 1) / cuda::kWarpSize * cuda::kWarpSize;
+  constexpr int kOfPrefix = 4 * kPrefixLanes;  // so that few comparisons of candidates follow each other
+  const int threads = (beams * kOfPrefix + cuda::kWarpSize - 1) / cuda::kWarpSize * cuda::kWarpSize;
+  return threads < kMostSearchThreads ? threads : kMostSearchThreads;
 }
 
 // Allocates a block's memory in multiples of 16 bytes. With a null base it only computes the size.
@@ -118,16 +121,23 @@ class BlockCrew {
     atomicMin(least_, ordered(__float_as_int(__double2float_rd(total))));
   }
   [[nodiscard]] __device__ __forceinline__ double least() const { return __int_as_float(ordered(*least_)); }
-  // A candidate's place is the number of candidates before it.
+  // A candidate's place is the number of candidates before it. As many neighbouring lanes as there are
+  // threads for share a candidate, and count a part of those before it each.
   __device__ __forceinline__ static void select(const Candidate* candidates, int count, int keep,
                                                 std::int32_t* chosen) {
-    for (int s = rank(); s < count; s += size()) {
-      const Candidate own = candidates[s];
-      if (!(own.score() > kNoPrefix)) continue;
+    int sharers = 1;
+    while (sharers < cuda::kWarpSize && 2 * sharers * count <= size()) sharers *= 2;
+    const int part = rank() % sharers;
+    for (int first = 0; first < count;
+         first += size() / sharers) {  // the same in all lanes, for shuffle_xor()
+      const int s = first + rank() / sharers;
+      const Candidate own = candidates[s < count ? s : 0];
       int place = 0;
 #pragma unroll 8
-      for (int k = 0; k < count; ++k) place += candidates[k].is_before(own);
-      if (place < keep) chosen[place] = s;
+      for (int k = part; k < count; k += sharers) place += candidates[k].is_before(own);
+      for (int bit = 1; bit < sharers; bit *= 2) place += cuda::shuffle_xor(place, bit);
+      const bool counts = s < count && part == 0 && own.score() > kNoPrefix;
+      if (counts && place < keep) chosen[place] = s;
     }
   }
 
