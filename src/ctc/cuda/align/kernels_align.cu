@@ -1,4 +1,4 @@
-// The sweep over best paths and the kernels that trace them, for every type of logits.
+// The sweep over best paths and the kernels that trace them. One instantiation serves both half types.
 #include "ctc/cuda/align/chain.cuh"
 #include "ctc/cuda/align/launch.h"
 #include "ctc/cuda/call/kernels.cuh"
@@ -8,10 +8,10 @@ namespace warpalign::detail::ctc {
 namespace {
 
 template <class Element>
-const cuda::Kernel kBest{kKernels, "best paths", cuda::type_name<Element>(),
+const cuda::Kernel kBest{kKernels, "best paths", stored_name<Element>(),
                          sweep_kernel<Element, Best<cuda::Sum<Element>>>};
 template <class Element>
-const cuda::Kernel kTrace{kKernels, "trace", cuda::type_name<Element>(), trace_kernel<Element>};
+const cuda::Kernel kTrace{kKernels, "trace", stored_name<Element>(), trace_kernel<Element>};
 const cuda::Kernel kChain{kKernels, "chain of states at boundaries", nullptr, chain_kernel};
 
 }  // namespace
@@ -38,8 +38,7 @@ Status launch_trace(const TraceParams<Element>& params, int warps, cudaStream_t 
   template Status launch_trace(const TraceParams<Element>&, int, cudaStream_t)
 WARPALIGN_ALIGN(float);
 WARPALIGN_ALIGN(double);
-WARPALIGN_ALIGN(cuda::Float16);
-WARPALIGN_ALIGN(cuda::BFloat16);
+WARPALIGN_ALIGN(AnyHalf);
 #undef WARPALIGN_ALIGN
 
 }  // namespace warpalign::detail::ctc

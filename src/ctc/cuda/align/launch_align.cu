@@ -61,12 +61,12 @@ Status align(const CtcProblem& p, const CtcAlignment& out, Workspace workspace, 
   const AlignMemory<Real> memory(p, plan, arena);
   const Batch batch = plan.batch(memory.rows.offsets);
   if (Status s = fill_outputs(p, out, sizeof(Real), stream); !s.ok()) return s;
-  const Emissions<Element> from = emissions_of<Element>(p, batch, memory.rows);
+  const Emissions<Stored<Element>> from = stored(emissions_of<Element>(p, batch, memory.rows));
   RowsParams<Element> rows = rows_of<Element>(p, batch, memory.rows);
   rows.star_is_largest = true;
   rows.prior = from.prior;
   if (Status s = enqueue_rows(rows, stream); !s.ok()) return s;
-  BestParams<Element> sweep{};
+  BestParams<Stored<Element>> sweep{};
   sweep.batch = batch;
   sweep.from = from;
   sweep.chunk = std::max(cuda::div_up(p.frames, kSegment), 1) * kSegment;
@@ -80,7 +80,7 @@ Status align(const CtcProblem& p, const CtcAlignment& out, Workspace workspace, 
   sweep.result = {static_cast<Real*>(out.score), memory.ends};
   if (Status s = launch_best(sweep, plan.multiprocessors(), memory.exchange.bytes, stream); !s.ok()) return s;
   if (!out.labels && !out.scores && !out.spans) return {};
-  TraceParams<Element> trace{};
+  TraceParams<Stored<Element>> trace{};
   trace.batch = batch;
   trace.from = from;
   trace.checkpoints = memory.checkpoints;

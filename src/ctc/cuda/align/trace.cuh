@@ -169,7 +169,7 @@ class Trace {
       w = static_cast<double>(p_.from.stars[row]);
     } else {
       const Element* const at = p_.from.data + b_ * batch.stride[0] + t * batch.stride[1];
-      w = static_cast<double>(cuda::widen(at[label * batch.stride[2]]));
+      w = static_cast<double>(widened(at[label * batch.stride[2]], p_.from.is_bfloat16));
       if (p_.from.prior) w -= static_cast<double>(p_.from.prior[label]);
     }
     if (p_.from.sums) w -= Best<Real>::log2_norm(p_.from.sums[row]) * kLn2<double>;

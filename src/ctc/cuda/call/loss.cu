@@ -59,8 +59,8 @@ Status loss(const CtcProblem& p, const CtcOutputs& out, const Plan<cuda::Sum<Ele
   const Emissions<Element> from = emissions_of<Element>(p, batch, saved);
   if (!table) return sweep_utterances<Element>(p, out, plan, batch, from, saved, exchange, stream);
   const std::int64_t columns = plan.labels() + std::int64_t{1};
-  const Emissions<Real> of_table{table,     {columns * p.frames, columns, 1}, true, from.sums, from.stars,
-                                 from.prior};
+  const Emissions<Real> of_table{
+      table, {columns * p.frames, columns, 1}, true, from.sums, from.stars, from.prior, false};
   return sweep_utterances<Real>(p, out, plan, batch, of_table, saved, exchange, stream);
 }
 
@@ -128,7 +128,7 @@ Status posteriors(const CtcProblem& p, const CtcPosteriors& out, Workspace works
   const Batch batch = plan.batch(saved.offsets);
   const int warps = plan.segment_warps(posteriors_shared_bytes<Real>);
   return in_rounds<Element>(p, plan, batch, saved, rest, stream, [&](const SegmentParams<Element>& segment) {
-    const PosteriorParams<Element> params{segment, static_cast<Real*>(out.labels)};
+    const PosteriorParams<Stored<Element>> params{stored(segment), static_cast<Real*>(out.labels)};
     return launch_posteriors(params, warps, stream);
   });
 }

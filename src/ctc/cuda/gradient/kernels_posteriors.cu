@@ -1,4 +1,4 @@
-// The pass that writes posteriors of labels, for every type of logits.
+// The pass that writes posteriors of labels. One instantiation serves both half types.
 #include "ctc/cuda/call/kernels.cuh"
 #include "ctc/cuda/call/launch.h"
 #include "ctc/cuda/gradient/posteriors.cuh"
@@ -7,8 +7,7 @@ namespace warpalign::detail::ctc {
 namespace {
 
 template <class Element>
-const cuda::Kernel kPosteriors{kKernels, "posteriors", cuda::type_name<Element>(),
-                               posteriors_kernel<Element>};
+const cuda::Kernel kPosteriors{kKernels, "posteriors", stored_name<Element>(), posteriors_kernel<Element>};
 
 }  // namespace
 
@@ -22,7 +21,6 @@ Status launch_posteriors(const PosteriorParams<Element>& params, int warps, cuda
 
 template Status launch_posteriors(const PosteriorParams<float>&, int, cudaStream_t);
 template Status launch_posteriors(const PosteriorParams<double>&, int, cudaStream_t);
-template Status launch_posteriors(const PosteriorParams<cuda::Float16>&, int, cudaStream_t);
-template Status launch_posteriors(const PosteriorParams<cuda::BFloat16>&, int, cudaStream_t);
+template Status launch_posteriors(const PosteriorParams<AnyHalf>&, int, cudaStream_t);
 
 }  // namespace warpalign::detail::ctc

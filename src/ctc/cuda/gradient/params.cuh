@@ -18,6 +18,12 @@ struct SegmentParams {
   int first_segment, segments;           // of this launch
 };
 
+// The same segments for a kernel that serves both half types.
+template <class Element>
+SegmentParams<Stored<Element>> stored(const SegmentParams<Element>& s) {
+  return {s.batch, stored(s.from), s.checkpoints, s.edges, s.verdicts, s.first_segment, s.segments};
+}
+
 // The slots in which posteriors of equal labels are added. dense: a row of C + 1 numbers, by class. Otherwise
 // a row of U + 1 numbers, by the index of the label's first occurrence. The last number is the star's.
 struct Slots {

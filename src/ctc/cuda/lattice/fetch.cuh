@@ -39,6 +39,7 @@ class Fetcher {
                                      const Utterance& utterance, int b, int first_pair, int last)
       : lane_(static_cast<int>(threadIdx.x) % cuda::kWarpSize),
         last_(last),
+        is_bfloat16_(from.is_bfloat16),
         frame_stride_(from.stride[1]),
         blank_(column(from, b, batch.blank, batch.labels)),
         label_(column(batch, from, utterance, b, first_pair + lane_ - (kOfPairsBefore ? 1 : 0))) {
@@ -74,15 +75,15 @@ class Fetcher {
     if (begin >= last_) return;
     Real label[kGroup], before = 0;
 #pragma unroll
-    for (int q = 0; q < kGroup; ++q) label[q] = static_cast<Real>(cuda::widen(from.label[q]));
-    if constexpr (kLabels == Labels::kOfBoth) before = static_cast<Real>(cuda::widen(from.before));
+    for (int q = 0; q < kGroup; ++q) label[q] = widened(from.label[q], is_bfloat16_);
+    if constexpr (kLabels == Labels::kOfBoth) before = widened(from.before, is_bfloat16_);
     if (has_star_) take_stars(begin, label, before);
     Weight weights[kGroup];
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) {
       weights[q] = weight(label_, label[q], cuda::shuffle(from.sum.shift, q));
     }
-    const Weight blank = weight(blank_, static_cast<Real>(cuda::widen(from.blank)), from.sum.shift);
+    const Weight blank = weight(blank_, widened(from.blank, is_bfloat16_), from.sum.shift);
 #pragma unroll
     for (int q = 0; q < kGroup; ++q) to.label[q][lane_ + (kOfPairsBefore ? 0 : 1)] = weights[q];
     if (lane_ < kGroup) to.blank[lane_] = blank;
@@ -153,6 +154,7 @@ class Fetcher {
   }
 
   const int lane_, last_;
+  const bool is_bfloat16_;
   const std::int64_t frame_stride_;
   const Column blank_, label_;
   Column before_ = {};

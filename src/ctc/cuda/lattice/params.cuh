@@ -6,6 +6,7 @@
 
 #include "ctc/cuda/call/batch.cuh"
 #include "ctc/cuda/lattice/state.cuh"
+#include "cuda/launch/kernel.cuh"
 #include "cuda/memory/remote_access.cuh"
 #include "cuda/threads/warp.cuh"
 
@@ -19,6 +20,33 @@ static_assert(kSegment % kGroup == 0);
 
 WARPALIGN_ANYWHERE constexpr int strips_of(int labels) { return (labels + kStrip) / kStrip; }
 
+// A float16 or a bfloat16: which of them is known at run time. For kernels that read few elements, of which
+// one serves both types.
+struct AnyHalf {
+  std::uint16_t bits;
+};
+// The type as which such a kernel reads elements of type T.
+template <class T>
+using Stored = std::conditional_t<sizeof(T) == 2, AnyHalf, T>;
+// Its name in the list of kernels.
+template <class T>
+constexpr const char* stored_name() {
+  if constexpr (std::is_same_v<T, AnyHalf>) {
+    return "half";
+  } else {
+    return cuda::type_name<T>();
+  }
+}
+// An element in the type of sums. is_bfloat16: of AnyHalf.
+template <class T>
+__device__ __forceinline__ cuda::Sum<T> widened(T v, bool is_bfloat16) {
+  if constexpr (std::is_same_v<T, AnyHalf>) {
+    return is_bfloat16 ? cuda::widen(cuda::BFloat16{v.bits}) : cuda::widen(cuda::Float16{v.bits});
+  } else {
+    return cuda::widen(v);
+  }
+}
+
 // The source of log2 of the weights: x log2(e) - the frame's shift - the class's prior.
 template <class Element>
 struct Emissions {
@@ -31,7 +59,18 @@ struct Emissions {
   const cuda::RowSum<Real>* sums;  // (B, T); null: log-probabilities
   const Real* stars;               // (B, T): log of the star's weight, plus the shift; null: no star
   const Real* prior;               // (C,), or null
+  bool is_bfloat16;                // of elements of type AnyHalf
 };
+
+// The same source for a kernel that serves both half types.
+template <class Element>
+Emissions<Stored<Element>> stored(const Emissions<Element>& from) {
+  const auto* const data = reinterpret_cast<const Stored<Element>*>(from.data);
+  constexpr bool kIsBFloat16 = std::is_same_v<Element, cuda::BFloat16>;
+  const auto& stride = from.stride;
+  return {data,       {stride[0], stride[1], stride[2]}, from.by_label, from.sums, from.stars, from.prior,
+          kIsBFloat16};
+}
 
 // The states of a pair.
 template <class State>
