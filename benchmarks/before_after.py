@@ -80,10 +80,18 @@ def sizes(operator: str) -> Iterator[Any]:
         yield from import_module("benchmarks.recurrent.map").SIZES
 
 
-def collect(operators: list[str], budget_s: float, left_out: list[str], names: Path, path: Path) -> None:
-    """Writes {operator and size and number of the call: ms} of this checkout, of the rows in the file `names`, if any."""
-    device = torch.device("cuda")
-    asked: list[str] | None = json.loads(names.read_text()) if names.exists() else None
+def taken(name: str, arguments: argparse.Namespace) -> bool:
+    """Whether `--only` and `--without` leave the row in."""
+    only, without = (
+        [part for part in parts.split(",") if part] for parts in (arguments.only, arguments.without)
+    )
+    return (not only or any(part in name for part in only)) and not any(part in name for part in without)
+
+
+def collect(arguments: argparse.Namespace) -> None:
+    """Writes {operator and size and number of the call: ms} of this checkout, of the rows in the file `--names`, if any."""
+    device, budget_s = torch.device("cuda"), arguments.budget
+    asked: list[str] | None = json.loads(arguments.names.read_text()) if arguments.names.exists() else None
     found: Times = {}
     name, calls = "", 0
 
@@ -102,21 +110,20 @@ def collect(operators: list[str], budget_s: float, left_out: list[str], names: P
         eager(run) if getattr(run, "__qualname__", "").endswith(EAGER) else 1e-3
     )
     timing.peak_mib = lambda *_: 0.0
-    for operator in operators:
-        try:
-            measure = suites.load(operator).measure
-        except ImportError:
+    for operator in arguments.suite.split(","):
+        if not Path("benchmarks", operator, "suite.py").is_file():
             continue  # an operator that the other checkout lacks
+        measure = suites.load(operator).measure
         skip(operator)
         for size in dict.fromkeys(sizes(operator)):
             name, calls = f"{operator} {size.name}", 0
-            if any(part in name for part in left_out) or (asked is not None and name not in asked):
+            if not taken(name, arguments) or (asked is not None and name not in asked):
                 continue
             try:
                 measure(size, device, budget_s)
             except Exception as error:
                 print(f"{name}: {type(error).__name__}: {str(error).splitlines()[:1]}", flush=True)
-    path.write_text(json.dumps(found))
+    arguments.collect.write_text(json.dumps(found))
 
 
 def row_of(key: str) -> str:
@@ -131,22 +138,15 @@ def run_once(folder: Path, names: set[str] | None, arguments: argparse.Namespace
         path, asked = Path(place) / "times.json", Path(place) / "names.json"
         if names is not None:
             asked.write_text(json.dumps(sorted(names)))
-        command = [
-            sys.executable,
-            str(Path(__file__).resolve()),
-            "--collect",
-            str(path),
-            "--names",
-            str(asked),
-        ]
-        command += [
-            "--suite",
-            arguments.suite,
-            "--budget",
-            str(arguments.budget),
-            "--without",
-            arguments.without,
-        ]
+        options = {
+            "--collect": path,
+            "--names": asked,
+            "--suite": arguments.suite,
+            "--budget": arguments.budget,
+        }
+        options |= {"--only": arguments.only, "--without": arguments.without}
+        command = [sys.executable, str(Path(__file__).resolve())]
+        command += [f"{name}={value}" for name, value in options.items()]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder / "python"), str(folder)])}
         subprocess.run(command, cwd=folder, env=environment, check=True)
         found: Times = json.loads(path.read_text())
@@ -208,13 +208,13 @@ def main() -> None:
     parser.add_argument(
         "--without", default="", help="rows with one of these in their names are left out, by commas"
     )
+    parser.add_argument("--only", default="", help="rows with one of these in their names alone, by commas")
     parser.add_argument("--collect", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--names", type=Path, help=argparse.SUPPRESS)
     add_arguments(parser)
     arguments = parser.parse_args()
     if arguments.collect:
-        left_out = [part for part in arguments.without.split(",") if part]
-        collect(arguments.suite.split(","), arguments.budget, left_out, arguments.names, arguments.collect)
+        collect(arguments)
         return
     if arguments.before is None or not (arguments.before / "python" / "warpalign" / "lib").is_dir():
         parser.error("BEFORE: expected a checkout with python/warpalign/lib/")
