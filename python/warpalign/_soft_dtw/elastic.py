@@ -78,7 +78,8 @@ def elastic_distance(
 
     Args:
         x: (B, N, D) series of N time steps with D features, or (N, D) for a single one, as a tensor; or an array, a data frame or a
-            list of series (N, D) or (N,), which have no gradient. Integers become float64.
+            list of series (N, D) or (N,), which have no gradient. Integers become float64. A batch of 1 is paired with every series of
+            the other batch: a row of a matrix of distances.
         y: (B, M, D) or (M, D), in the same forms.
         metric: the distance.
         x_lengths: (B,) true lengths within x, from 1 to N: integers, as a tensor on the device of x, an array or a list. None: all N.

@@ -143,6 +143,14 @@ def test_equal_series_have_distance_0_and_finite_gradients(metric: Any) -> None:
     assert torch.autograd.grad(found.sum(), x)[0].isfinite().all()
 
 
+@pytest.mark.parametrize("metric", METRICS)
+def test_one_series_and_a_batch(metric: Any) -> None:
+    x, y = randn(1, 6, 2, seed=1, dtype=F64), randn(3, 7, 2, seed=2, dtype=F64)
+    found = warpalign.elastic_distance(x, y, metric=metric)
+    alone = [warpalign.elastic_distance(x[0], one, metric=metric) for one in y]
+    torch.testing.assert_close(found, torch.stack(alone))
+
+
 def test_defaults_are_the_documented_ones() -> None:
     x, y = randn(6, 1, seed=1, dtype=F64), randn(7, 1, seed=2, dtype=F64)
     told: dict[str, dict[str, float]] = {
