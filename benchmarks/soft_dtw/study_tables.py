@@ -1,4 +1,4 @@
-"""Tables of studies on data: sampled alignments, learned metrics, and gamma."""
+"""Tables of studies: sampled alignments, learned metrics, gamma, half types, and packed series."""
 
 from __future__ import annotations
 
@@ -112,9 +112,85 @@ def gamma_training_table() -> str:
     return f"{markdown(header, body)}\n\n{note}"
 
 
+def mixed_precision_table() -> str:
+    """Trainings under autocast, beside float32."""
+    rows = newest(tables.load("*/*-mixed-precision.json"), "device", "task", "mode", "seed")
+    if not rows:
+        return NOTHING
+    header = ["training", "type", "s / epoch", "MiB", "loss, last epoch", "metric on unseen series"]
+    body = []
+    for task, mode in dict.fromkeys((row["task"], row["mode"]) for row in rows):
+        of = [row for row in rows if (row["task"], row["mode"]) == (task, mode)]
+        seconds = min(row["seconds_per_epoch"] for row in of)
+        losses = [row["losses"][-1] for row in of]
+        scores = [row["metric_after"] for row in of]
+        spans = [f"{number(min(values), 4)} … {number(max(values), 4)}" for values in (losses, scores)]
+        body.append([task, mode, number(seconds), number(of[0]["mib"]), *spans])
+    note = (
+        f"{origin(rows)}. `benchmarks/soft_dtw/mixed_precision.py`: the two trainings above from the same start, the least and the largest of three "
+        "seeds, the least of the seconds; float16 with a GradScaler. Metrics: DTW per step, and phase error."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
+def half_types_table() -> str:
+    """Steps on half types, beside float32."""
+    rows = newest(tables.load("nvidia-*/*-half-types.json"), "device", "B", "N", "D", "precision", "dtype")
+    if not rows:
+        return NOTHING
+    header = ["pairs × N² × D", "precision", "type", "step, ms", "in a graph, ms", "faster", "MiB"]
+    header += ["error of value", "of gradients"]
+    body = [
+        [
+            f"{row['B']} × {row['N']}² × {row['D']}",
+            *(row["precision"], row["dtype"], number(row["step_ms"]), number(row["graph_step_ms"])),
+            *("–" if row["dtype"] == "float32" else times(row["times"]), number(row["mib"])),
+            *(f"{row[name]:.1e}" for name in ("err_loss", "err_gradient")),
+        ]
+        for row in rows
+    ]
+    note = (
+        f"{origin(rows)}. `benchmarks/soft_dtw/half_types.py`: a step with both gradients; faster: than float32 in a graph; MiB above the series "
+        "and less the gradients; errors relative to float64 on the rounded series. A gradient in the series' type is rounded once: "
+        "about 2e-4 in float16, 2e-3 in bfloat16."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
+def packed_table() -> str:
+    """Packed series beside padded ones."""
+    rows = newest(tables.load("nvidia-*/*-packed.json"), "device", "B", "longest", "D", "lengths")
+    if not rows:
+        return NOTHING
+    header = ["pairs", "longest", "D", "lengths", "padding"]
+    header += [f"{way}, {unit}" for unit in ("ms", "MiB") for way in ("padded", "pads", "packed")]
+    body = [
+        [
+            *(
+                str(row["B"]),
+                str(row["longest"]),
+                str(row["D"]),
+                row["lengths"],
+                f"{100 * row['padding']:.0f} %",
+            ),
+            *(number(row[f"{way}_{unit}"]) for unit in ("ms", "mib") for way in ("padded", "pads", "packed")),
+        ]
+        for row in rows
+    ]
+    note = (
+        f"{origin(rows)}. `benchmarks/soft_dtw/packed_batches.py`: an eager step with both gradients; MiB: the peak, series and gradients "
+        "included. padded: series padded before the step; pads: packed series that are padded within it; packed: jagged nested tensors. Lengths: "
+        "even, 50 to 100 % of the longest; speech, log-normal around 40 %; heavy tail, log-normal around 10 %."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "sampling": sampling_table,
     "linear-metric": linear_metric_table,
     "gamma-tasks": gamma_tasks_table,
     "gamma-training": gamma_training_table,
+    "mixed-precision": mixed_precision_table,
+    "half-types": half_types_table,
+    "packed": packed_table,
 }
