@@ -116,8 +116,8 @@ def elastic_distance(
         settings=Settings(),
         takes_arrays=True,
     )
-    x, y = of.without_hidden()
-    found = _distance(of.of._replace(x=x, y=y), metric, values)
+    own_x, own_y = of.without_hidden()
+    found = _distance(of.of._replace(x=own_x, y=own_y), metric, values)
     return found.squeeze(0) if of.unbatched else found
 
 
@@ -152,9 +152,9 @@ def _distance(of: Pairs, metric: str, values: dict[str, float]) -> Tensor:
     if metric == "twe":
         return _on_grid(_twe(of, **values), of.x_lengths, of.y_lengths, 0)
     features = of.x.shape[2]
-    lengths = (None if n is None else n.repeat_interleave(features) for n in (of.x_lengths, of.y_lengths))
-    apart = (series.transpose(1, 2).flatten(0, 1) for series in (of.x, of.y))
-    return _on_grid(_msm(*apart, **values), *lengths, 0).view(-1, features).sum(1)
+    n, m = (None if n is None else n.repeat_interleave(features) for n in (of.x_lengths, of.y_lengths))
+    x, y = (series.transpose(1, 2).flatten(0, 1) for series in (of.x, of.y))
+    return _on_grid(_msm(x, y, **values), n, m, 0).view(-1, features).sum(1)
 
 
 def _hard(costs: Costs) -> Tensor:
