@@ -58,29 +58,32 @@ void product(const CpuProduct<Real>& p) {
   Index begin = 0;
   do {  // once even for no terms: the start is written
     const Index end = begin + kDepthBlock < p.depth ? begin + kDepthBlock : p.depth;
+    // As few tiles as hold the rows, of nearly equal numbers: one of few rows would wait for b.
     Index row = 0;
-    for (; row + kTileRows <= p.rows; row += kTileRows) {
-      columns<kTileRows, kTileVectors>(p, row, begin, end);
-    }
-    switch (p.rows - row) {
-      case 5:
-        columns<5, kTileVectors>(p, row, begin, end);
-        break;
-      case 4:
-        columns<4, kTileVectors>(p, row, begin, end);
-        break;
-      case 3:
-        columns<3, kTileVectors>(p, row, begin, end);
-        break;
-      case 2:
-        columns<2, kTileVectors>(p, row, begin, end);
-        break;
-      case 1:
-        columns<1, (kPanel < kRowVectors * kLanes<Real> ? kPanel / kLanes<Real> : kRowVectors)>(p, row, begin,
-                                                                                                end);
-        break;
-      default:
-        break;
+    for (Index tiles = (p.rows + kTileRows - 1) / kTileRows; tiles > 0; --tiles) {
+      const Index count = (p.rows - row + tiles - 1) / tiles;
+      switch (count) {
+        case 6:
+          columns<6, kTileVectors>(p, row, begin, end);
+          break;
+        case 5:
+          columns<5, kTileVectors>(p, row, begin, end);
+          break;
+        case 4:
+          columns<4, kTileVectors>(p, row, begin, end);
+          break;
+        case 3:
+          columns<3, kTileVectors>(p, row, begin, end);
+          break;
+        case 2:
+          columns<2, kTileVectors>(p, row, begin, end);
+          break;
+        default:
+          columns<1, (kPanel < kRowVectors * kLanes<Real> ? kPanel / kLanes<Real> : kRowVectors)>(p, row,
+                                                                                                  begin, end);
+          break;
+      }
+      row += count;
     }
     begin = end;
   } while (begin < p.depth);
