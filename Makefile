@@ -54,6 +54,7 @@ demo: build  ## the main jobs on real series, words, speech and point sets; plot
 	$(python) examples/gromov.py --quick
 	$(python) examples/pronounce.py --quick
 	$(python) examples/align_speech.py --quick
+	$(python) examples/recognise_speech.py --quick --device cpu
 
 test: $(dev_stamp)  ## every test that can run on this machine
 	$(call build_libraries,ON)

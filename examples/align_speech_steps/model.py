@@ -22,7 +22,7 @@ def labels_of(words: list[str]) -> Tensor:
     return torch.tensor([1 + LETTERS.index(letter) for letter in " ".join(words)])
 
 
-def _mel_filters() -> Tensor:
+def mel_filters() -> Tensor:
     """(WINDOW / 2 + 1, MELS): triangles on the mel scale, up to 8 kHz."""
     top = 2595 * math.log10(1 + 8000 / 700)
     centres = 700 * (10 ** (torch.linspace(0, top, MELS + 2) / 2595) - 1)
@@ -32,7 +32,7 @@ def _mel_filters() -> Tensor:
     return torch.minimum(rising, falling).clamp(min=0)
 
 
-_FILTERS = _mel_filters()
+_FILTERS = mel_filters()
 
 
 def features(sound: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import ctypes
 import ctypes.util
 import random
 from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,17 @@ class Speech(NamedTuple):
     words: list[str]
     times: list[tuple[float, float]]
     """Start and end of each word in seconds, as the voice spoke it."""
+
+
+class Manner(NamedTuple):
+    """How espeak-ng speaks; each sentence draws its own."""
+
+    variants: tuple[str, ...] = ("en", "en+m3", "en+m7", "en+f2", "en+f4")
+    """Names of voices."""
+    speeds: tuple[int, int] = (110, 170)
+    """The least and the most words a minute."""
+    pitches: tuple[int, int] = (30, 70)
+    """The least and the most of espeak-ng's pitch, which is from 0 to 99."""
 
 
 class Voice(NamedTuple):
@@ -62,7 +74,6 @@ class _Event(ctypes.Structure):
 _END, _WORD, _PHONEME = 0, 1, 7  # types of events
 _SYNCHRONOUS, _PHONEME_EVENTS = 2, 1
 _SPEED, _PITCH = 1, 3  # parameters
-_VARIANTS = ("en", "en+m3", "en+m7", "en+f2", "en+f4")
 _Callback = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.POINTER(_Event)
 )
@@ -93,11 +104,13 @@ class _Espeak:
             k += 1
         return 0
 
-    def speak(self, words: list[str], draw: random.Random) -> Speech:
+    def speak(self, manner: Manner, words: list[str], draw: random.Random) -> Speech:
         self.samples, self.events = [], []
-        self.library.espeak_SetVoiceByName(draw.choice(_VARIANTS).encode())
-        self.library.espeak_SetParameter(_SPEED, draw.randint(110, 170), 0)  # words a minute
-        self.library.espeak_SetParameter(_PITCH, draw.randint(30, 70), 0)
+        variant = draw.choice(manner.variants)
+        if self.library.espeak_SetVoiceByName(variant.encode()) != 0:
+            raise RuntimeError(f"espeak-ng: there is no voice {variant}; install espeak-ng-data")
+        self.library.espeak_SetParameter(_SPEED, draw.randint(*manner.speeds), 0)
+        self.library.espeak_SetParameter(_PITCH, draw.randint(*manner.pitches), 0)
         text = " ".join(words).encode()
         self.library.espeak_Synth(
             ctypes.c_char_p(text), ctypes.c_size_t(len(text) + 1), 0, 1, 0, 1, None, None
@@ -147,10 +160,17 @@ def _tones(words: list[str], draw: random.Random) -> Speech:
 TONES = Voice("tones, two for each letter", _tones)
 
 
-def voice() -> Voice:
-    """espeak-ng's, or tones."""
+@lru_cache(maxsize=1)
+def _espeak() -> _Espeak | None:
+    """The library, which is initialised once in a process; None: it is not installed."""
     try:
         library = ctypes.CDLL(ctypes.util.find_library("espeak-ng") or "libespeak-ng.so.1")
     except OSError:
-        return TONES
-    return Voice("espeak-ng", _Espeak(library).speak)
+        return None
+    return _Espeak(library)
+
+
+def voice(manner: Manner | None = None) -> Voice:
+    """espeak-ng's, or tones, which have no manner."""
+    espeak = _espeak()
+    return TONES if espeak is None else Voice("espeak-ng", partial(espeak.speak, manner or Manner()))

@@ -1,0 +1,1 @@
+"""The parts of recognise_speech.py."""
