@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.harness import tables
 from benchmarks.harness.results import Row
-from benchmarks.harness.tables import NOTHING, markdown, newest, number, origin, times
+from benchmarks.harness.tables import NOTHING, markdown, newest, number, origin, power, times
 from benchmarks.recurrent.sizes import STREAM, Size
 
 # The sizes that docs/benchmarks.md shows.
@@ -72,6 +72,36 @@ def gpu_table() -> str:
     return f"{markdown(header, body)}\n\n{origin([row for _, row in shown])}. {note}"
 
 
+def hard_table() -> str:
+    """Training steps with hard gates next to the loop in torch."""
+    rows = [row for row in tables.load("nvidia-*/*-lstm-hard.json") if row["op"] == "lstm_hard"]
+    if not rows:
+        return NOTHING
+    rows = newest(rows, "device", *Size._fields)
+    header = ["T×B×I×H", "layers", "dtype", "step, ms", "in a graph", "soft gates, in a graph", "loop, ms"]
+    header += ["loop, in a graph", "faster", "error of y", "of the loop", "error of dR", "of the loop"]
+    body = [
+        [
+            f"{row['T']}×{row['B']}×{row['I']}×{row['H']}",
+            *(
+                str(row["layers"]),
+                row["dtype"],
+                number(row["step_ms"]),
+                f"**{number(row['graph_step_ms'])}**",
+            ),
+            *(number(row[f"{name}_ms"]) for name in ("soft_graph_step", "plain_step", "plain_graph_step")),
+            times(row["plain_graph_step_ms"] / row["graph_step_ms"]),
+            *(power(row[name]) for name in ("err_y", "plain_err_y", "err_gr", "plain_err_gr")),
+        ]
+        for row in rows
+    ]
+    note = (
+        "A training step as above. Loop: the same equations step by step in torch, which has no LSTM with hard gates. Errors: relative "
+        "L2, of y and of the gradient with respect to the recurrent weights, against the loop in float64."
+    )
+    return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
+
+
 def map_rows() -> list[Row]:
     """The newest map of shapes: forward passes, training steps and streams in CUDA graphs."""
     rows = tables.load("nvidia-*/*-lstm-map.json")
@@ -83,7 +113,7 @@ def plot() -> str:
     return "![Ratio of cuDNN's time to warpalign's for LSTMs, against cuDNN's time, one point per shape](images/lstm.png)"
 
 
-TABLES: dict[str, Callable[[], str]] = {"lstm-plot": plot, "lstm-gpu": gpu_table}
+TABLES: dict[str, Callable[[], str]] = {"lstm-plot": plot, "lstm-gpu": gpu_table, "lstm-hard": hard_table}
 
 
 def draw(folder: Path) -> list[Path]:

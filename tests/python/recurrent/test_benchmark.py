@@ -5,8 +5,8 @@ import sys
 import pytest
 import torch
 
+from benchmarks.recurrent import hard, sanitize
 from benchmarks.recurrent import map as map_of_shapes
-from benchmarks.recurrent import sanitize
 from benchmarks.recurrent.sizes import FORWARD, QUICK_SIZES, Size
 from benchmarks.recurrent.suite import SUITE
 
@@ -17,6 +17,19 @@ def test_measures_a_row(size: Size) -> None:
     assert "error" not in row
     assert isinstance(row["step_ms"], float) and row["step_ms"] > 0
     assert set(SUITE.columns) <= row.keys()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_hard_gates_beside_a_plain_loop(dtype: str) -> None:
+    row = hard.measure(Size(6, 3, 5, 8, 2, dtype=dtype, activation="hard"), torch.device("cpu"), 0.001)
+    most = 1e-5 if dtype == "float32" else 0.05
+    assert all(row[prefix + name] < most for prefix in ("", "plain_") for name in hard.ERRORS)
+    assert min(row[f"{prefix}step_ms"] for prefix in ("", "soft_", "plain_")) > 0
+    problem = hard.Problem(Size(6, 3, 5, 8, dtype="float64"), torch.device("cpu"))
+    exact = problem.plain_step()
+    # Soft gates are another function: the errors see the difference.
+    assert hard.errors(problem.step(problem.soft), exact)["err_y"] > 0.01
+    assert hard.errors(problem.step(problem.hard), exact)["err_gr"] < 1e-12
 
 
 def test_a_row_of_forward_passes_takes_no_training_step(monkeypatch: pytest.MonkeyPatch) -> None:
