@@ -20,6 +20,9 @@ from warpalign._transport.graphs import (
 from warpalign._transport.gromov import gromov_wasserstein
 from warpalign._transport.gromov_result import GromovResult
 from warpalign._transport.gromov_sampled import gromov_wasserstein_sampled
+from warpalign._transport.low_rank.functional import LowRankResult, sinkhorn_low_rank
+from warpalign._transport.low_rank.gromov import gromov_wasserstein_low_rank
+from warpalign._transport.low_rank.plan import LowRankPlan
 from warpalign._transport.normalize import SinkhornNormalize, sinkhorn_normalize
 from warpalign._transport.options import Annealing, Geodesic
 from warpalign._transport.plan import TransportPlan
@@ -32,6 +35,8 @@ __all__ = [
     "Geodesic",
     "GromovResult",
     "Landmarks",
+    "LowRankPlan",
+    "LowRankResult",
     "NeighborGraph",
     "PlanTop",
     "SinkhornDivergence",
@@ -43,11 +48,13 @@ __all__ = [
     "farthest_landmarks",
     "from_anndata",
     "gromov_wasserstein",
+    "gromov_wasserstein_low_rank",
     "gromov_wasserstein_sampled",
     "joint_embedding",
     "knn_graph",
     "shortest_paths",
     "sinkhorn",
     "sinkhorn_divergence",
+    "sinkhorn_low_rank",
     "sinkhorn_normalize",
 ]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from warpalign._core.transforms import apply, no_autocast, no_derivative
+from warpalign._core.transforms import no_autocast
 from warpalign._transport import autograd, plan_ops
 from warpalign._transport.costs import row_blocks
+from warpalign._transport.envelope import once_differentiable
 from warpalign._transport.gromov_restarts import objective_value
 from warpalign._transport.gromov_solver import Objective
 from warpalign._transport.plan import TransportPlan
@@ -100,7 +101,7 @@ class ExactMeasures:
         of, given = self.of, self._problem.of
         value = objective_value(of, self._solution, self._dense)
         inputs = (of.cx, of.cy, of.features, given.a, given.b, given.epsilons)
-        return self._problem.squeezed(_once_differentiable(value, inputs))
+        return self._problem.squeezed(once_differentiable(value, inputs, "gromov_wasserstein's value"))
 
     def distortion(self) -> tuple[Tensor, Tensor]:
         found = self._problem.squeezed(self.of.detached().distortion(self._dense))
@@ -162,48 +163,3 @@ class SampledMeasures:
         u, v = (f - mean for f in self._features)
         squares = plan.marginal(1) @ u.square().sum(1) + plan.marginal(0) @ v.square().sum(1)
         return squares - 2 * (u * plan.apply(v)).sum()
-
-
-class _Value(torch.autograd.Function):
-    """A value (B,) whose gradients with respect to some inputs are there already; they are not differentiated, as the plan would move."""
-
-    @staticmethod
-    def forward(value: Tensor, *gradients_and_inputs: Tensor) -> Tensor:
-        return value.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(*inputs[1:])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors
-        count = len(saved) // 2
-        return None, *(None,) * count, *apply(_Gradient, grad, *saved)
-
-
-class _Gradient(torch.autograd.Function):
-    """The gradients, times grad[b]. The inputs are here so that a second derivative is refused."""
-
-    @staticmethod
-    def forward(grad: Tensor, *gradients_and_inputs: Tensor) -> tuple[Tensor, ...]:
-        gradients = gradients_and_inputs[: len(gradients_and_inputs) // 2]
-        return tuple(grad.view(-1, *[1] * (t.dim() - 1)) * t for t in gradients)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise no_derivative("second derivatives of gromov_wasserstein's value")
-
-
-def _once_differentiable(value: Tensor, inputs: tuple[Tensor | None, ...]) -> Tensor:
-    """The value (B,) with its first derivatives with respect to the inputs (B, ...), computed now."""
-    wanted = [t for t in inputs if t is not None and t.requires_grad and torch.is_grad_enabled()]
-    if not wanted:
-        return value.detach()
-    found = torch.autograd.grad(value.sum(), wanted, retain_graph=True, allow_unused=True)
-    gradients = [torch.zeros_like(t) if g is None else g for g, t in zip(found, wanted, strict=True)]
-    return apply(_Value, value.detach(), *gradients, *wanted)  # type: ignore[no-any-return]

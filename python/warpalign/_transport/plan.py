@@ -26,10 +26,10 @@ from warpalign._transport.plan_checks import (
     check_sparsity,
     compressed_rows,
     from_array,
-    known_weights,
     place_of_problem,
     places_of,
 )
+from warpalign._transport.plan_part import part_of
 from warpalign._transport.problem import Problem
 from warpalign._transport.settings import Inputs, as_keywords
 
@@ -73,7 +73,7 @@ class TransportPlan:
     @property
     def shape(self) -> torch.Size:
         n, m = self._sizes
-        return torch.Size((n, m) if self._problem.unbatched else (self._of.first.shape[0], n, m))
+        return torch.Size((n, m) if self._unbatched else (self._like.shape[0], n, m))
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -85,8 +85,8 @@ class TransportPlan:
         return self.apply(y)
 
     def __rmatmul__(self, u: Any) -> Tensor:
-        rows = u if isinstance(u, Tensor) else from_array(u, "u", self._of.first)
-        if rows.dim() == (1 if self._problem.unbatched else 2):
+        rows = u if isinstance(u, Tensor) else from_array(u, "u", self._like)
+        if rows.dim() == (1 if self._unbatched else 2):
             return self.apply(rows, transpose=True)
         return self.apply(rows.mT, transpose=True).mT
 
@@ -106,9 +106,9 @@ class TransportPlan:
             IndexError: a place is outside of the plan.
             TypeError: an index is of another type, or a batch is indexed by anything else than an int.
         """
-        if not self._problem.unbatched:
+        if not self._unbatched:
             return self._of_problem(place_of_problem(index, tuple(self.shape)))
-        rows, columns = places_of(index, self._sizes, self._of.first.device)
+        rows, columns = places_of(index, self._sizes, self._like.device)
         block = self._block(rows, columns)
         if columns.single:
             block = block.squeeze(1)
@@ -118,17 +118,17 @@ class TransportPlan:
     def epsilon(self) -> float | Tensor:
         """A number, or (B,) where the problems have their own."""
         epsilons = self._of.epsilons
-        return self._settings.epsilon if epsilons is None else self._problem.squeezed(epsilons)
+        return self._settings.epsilon if epsilons is None else self._squeezed(epsilons)
 
     @property
     def f(self) -> Tensor:
         """Potentials of the rows, (B, N)."""
-        return self._problem.squeezed(self._potentials[1 if self._transposed else 0])
+        return self._squeezed(self._potentials[1 if self._transposed else 0])
 
     @property
     def g(self) -> Tensor:
         """Potentials of the columns, (B, M)."""
-        return self._problem.squeezed(self._potentials[0 if self._transposed else 1])
+        return self._squeezed(self._potentials[0 if self._transposed else 1])
 
     @property
     def T(self) -> TransportPlan:
@@ -148,13 +148,9 @@ class TransportPlan:
             (B, N, K) or the like, differentiable with respect to v, too.
         """
         n, m = self._sizes
-        values, columns = check_columns(
-            v, "v", n if transpose else m, self._of.first, self._problem.unbatched
-        )
+        values, columns = check_columns(v, "v", n if transpose else m, self._like, self._unbatched)
         result = self._product(columns, transpose)
-        return self._problem.squeezed(
-            result if values.dim() == columns.dim() - self._problem.unbatched else result[..., 0]
-        )
+        return self._squeezed(result if values.dim() == columns.dim() - self._unbatched else result[..., 0])
 
     def marginal(self, dim: Dim) -> Tensor:
         """Marginals of the plan: sums over a dimension.
@@ -163,8 +159,8 @@ class TransportPlan:
             dim: 1 for the row marginals P 1, (B, N), 0 for the column marginals Pᵀ 1, (B, M).
         """
         rows_summed = check_dim(dim) == 1
-        ones = self._of.first.new_ones(self._of.first.shape[0], self._sizes[1 if rows_summed else 0], 1)
-        return self._problem.squeezed(self._product(ones, not rows_summed)[..., 0])
+        ones = self._like.new_ones(self._like.shape[0], self._sizes[1 if rows_summed else 0], 1)
+        return self._squeezed(self._product(ones, not rows_summed)[..., 0])
 
     def mass(self) -> Tensor:
         """(B,): the sum of all entries."""
@@ -194,9 +190,9 @@ class TransportPlan:
         Returns:
             (B, M, num_classes); 0 for columns without mass.
         """
-        known, classes = check_labels(labels, num_classes, self.shape[:-1], self._of.first.device)
+        known, classes = check_labels(labels, num_classes, self.shape[:-1], self._like.device)
         one_hot = known[..., None] == torch.arange(classes, device=known.device)
-        return self.T.barycentric_map(one_hot.to(self._of.first.dtype))
+        return self.T.barycentric_map(one_hot.to(self._like.dtype))
 
     def topk(self, k: int, dim: Dim = 1) -> PlanTop:
         """The k largest entries of each row or column, in falling order; equal ones by index. No gradient.
@@ -212,11 +208,7 @@ class TransportPlan:
         count, most = check_count(k, "k"), self._sizes[1 if along_rows else 0]
         if count > most:
             raise ValueError(f"k: expected at most {most}, the length of dimension {dim}, got {k}")
-        with naming_arguments(), torch.no_grad():
-            values, indices = plan_ops.topk(
-                *self._of, count, self._transposed == along_rows, **self._keywords
-            )
-        return PlanTop(self._problem.squeezed(values), self._problem.squeezed(indices.long()))
+        return PlanTop(*map(self._squeezed, self._topk(count, along_rows)))
 
     def argmax(self, dim: Dim = 1) -> Tensor:
         """Places of the largest entries; the first of equal ones. No gradient.
@@ -239,9 +231,7 @@ class TransportPlan:
         """
         number = check_count(count, "count")
         seed = seed_of(generator)
-        with naming_arguments(), torch.no_grad():
-            pairs: Tensor = plan_ops.sample(*self._of, number, seed, **self._keywords)
-        pairs = self._problem.squeezed(pairs.long())
+        pairs = self._squeezed(self._sample(number, seed))
         return pairs.flip(-1) if self._transposed else pairs
 
     def rows(self, index: Tensor | list[int]) -> Tensor:
@@ -250,10 +240,10 @@ class TransportPlan:
         Args:
             index: (k,) ints from 0 to N − 1, a tensor or a list, at least one.
         """
-        chosen = check_index(index, self._sizes[0], self._of.first.device)
+        chosen = check_index(index, self._sizes[0], self._like.device)
         if self._transposed:
-            return self._problem.squeezed(self._part(None, chosen).transpose(1, 2))
-        return self._problem.squeezed(self._part(chosen, None))
+            return self._squeezed(self._part(None, chosen).transpose(1, 2))
+        return self._squeezed(self._part(chosen, None))
 
     def columns(self, index: Tensor | list[int]) -> Tensor:
         """Some columns of the plan, (B, N, k).
@@ -271,9 +261,8 @@ class TransportPlan:
         """
         if dtype is not None and dtype not in DTYPES:
             raise TypeError(f"dtype: expected float64, float32, float16 or bfloat16, got {dtype}")
-        with naming_arguments():
-            plan = plan_autograd.dense(self._of, self._settings)
-        plan = self._problem.squeezed(plan.transpose(1, 2) if self._transposed else plan)
+        plan = self._dense()
+        plan = self._squeezed(plan.transpose(1, 2) if self._transposed else plan)
         return plan if dtype is None else plan.to(dtype)
 
     def to_sparse(self, *, k: int | None = None, threshold: float | None = None) -> Tensor:
@@ -286,7 +275,7 @@ class TransportPlan:
         Raises:
             ValueError: the plan is a batch (write plan[k].to_sparse() for one of its problems), or both k and threshold are given.
         """
-        check_one("to_sparse", self._problem.unbatched, tuple(self.shape))
+        check_one("to_sparse", self._unbatched, tuple(self.shape))
         return compressed_rows(*self._entries(k, threshold), self._sizes)
 
     def to_scipy(self, *, k: int | None = None, threshold: float | None = None) -> Any:
@@ -301,13 +290,26 @@ class TransportPlan:
         Raises:
             ValueError: as in :meth:`to_sparse`.
         """
-        check_one("to_scipy", self._problem.unbatched, tuple(self.shape))
+        check_one("to_scipy", self._unbatched, tuple(self.shape))
         optional.load("scipy", "TransportPlan.to_scipy", "cluster")
         from scipy.sparse import csr_array
 
         sparse = self.to_sparse(k=k, threshold=threshold)
         parts = (sparse.values(), sparse.col_indices(), sparse.crow_indices())
         return csr_array(tuple(part.cpu().numpy() for part in parts), shape=self._sizes)
+
+    @property
+    def _like(self) -> Tensor:
+        """A tensor (B, ...) of the plan's dtype and device."""
+        return self._of.first
+
+    @property
+    def _unbatched(self) -> bool:
+        return self._problem.unbatched
+
+    def _squeezed(self, tensor: Tensor) -> Tensor:
+        """Without the batch axis, where the caller gave none."""
+        return tensor.squeeze(0) if self._unbatched else tensor
 
     @property
     def _sizes(self) -> tuple[int, int]:
@@ -335,10 +337,29 @@ class TransportPlan:
         problem = self._problem._replace(of=of, unbatched=True, points=None)
         return TransportPlan(problem, f, g, transposed=self._transposed)
 
+    def _topk(self, count: int, along_rows: bool) -> tuple[Tensor, Tensor]:
+        """Values and int64 indices (B, N, count), or (B, M, count) along columns."""
+        with naming_arguments(), torch.no_grad():
+            values, indices = plan_ops.topk(
+                *self._of, count, self._transposed == along_rows, **self._keywords
+            )
+        return values, indices.long()
+
+    def _sample(self, count: int, seed: int) -> Tensor:
+        """(B, count, 2) int64 pairs of the plan as it was solved."""
+        with naming_arguments(), torch.no_grad():
+            pairs: Tensor = plan_ops.sample(*self._of, count, seed, **self._keywords)
+        return pairs.long()
+
+    def _dense(self) -> Tensor:
+        """(B, N, M) of the plan as it was solved."""
+        with naming_arguments():
+            return plan_autograd.dense(self._of, self._settings)
+
     def _block(self, rows: Places, columns: Places) -> Tensor:
         """(k, l) entries of a single plan."""
         if 0 in (rows.length, columns.length):
-            return self._of.first.new_empty(rows.length, columns.length)
+            return self._like.new_empty(rows.length, columns.length)
         if rows.at is None and columns.at is None:
             return self.to_dense()
         if self._transposed:
@@ -347,31 +368,7 @@ class TransportPlan:
 
     def _part(self, rows: Tensor | None, columns: Tensor | None) -> Tensor:
         """(B, rows, columns) of the plan as it was solved; None: all of them."""
-        of = self._of
-        f, g = self._potentials
-        x, y, cost = of.x, of.y, of.cost
-        a, is_row = known_weights(of.a, of.x_lengths, f)
-        b, is_column = known_weights(of.b, of.y_lengths, g)
-        if rows is not None:
-            x = None if x is None else x.index_select(1, rows)
-            cost = None if cost is None else cost.index_select(1, rows)
-            a, f, is_row = (t.index_select(1, rows) for t in (a, f, is_row))
-        if columns is not None:
-            y = None if y is None else y.index_select(1, columns)
-            cost = None if cost is None else cost.index_select(2, columns)
-            b, g, is_column = (t.index_select(1, columns) for t in (b, g, is_column))
-        exists = is_row[:, :, None] & is_column[:, None, :]
-        # Padding is ignored, NaN too.
-        x = None if x is None else x.masked_fill(~is_row[:, :, None], 0.0)
-        y = None if y is None else y.masked_fill(~is_column[:, :, None], 0.0)
-        cost = None if cost is None else cost.masked_fill(~exists, torch.inf)
-        # The core needs some weight on each side, which a part may not have.
-        part = Inputs(x, y, cost, torch.ones_like(a), torch.ones_like(b), of.epsilons, None, None, f, g)
-        with naming_arguments():
-            plan = plan_autograd.dense(part, self._settings)
-        if self._settings.reference == 0:
-            plan = plan * a[:, :, None] * b[:, None, :]
-        return plan.masked_fill(~exists, 0.0)
+        return part_of(self._of, self._settings, rows, columns)
 
     @torch.no_grad()
     def _entries(self, k: int | None, threshold: float | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -390,7 +387,7 @@ class TransportPlan:
         n, m = self._sizes
         found = []
         for of_block in row_blocks(1, n, m):
-            index = torch.arange(of_block.start, of_block.stop, device=self._of.first.device)
+            index = torch.arange(of_block.start, of_block.stop, device=self._like.device)
             block = self.rows(index)
             rows, columns = (~(block <= least)).nonzero(as_tuple=True)  # NaN stays
             found.append((rows + of_block.start, columns, block[rows, columns]))

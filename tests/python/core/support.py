@@ -18,7 +18,7 @@ PRUNED = "pruned transducer loss"
 ALIGNMENT, DECODING = "transducer alignment", "transducer decoding"
 CTC, CTC_ALIGNMENT = "CTC losses", "CTC alignment, monotonic alignment search"
 CTC_DECODING = "CTC decoding"
-SINKHORN, NORMALIZE = "Sinkhorn", "Sinkhorn normalisation"
+SINKHORN, NORMALIZE, LOW_RANK = "Sinkhorn", "Sinkhorn normalisation", "low-rank transport"
 GROMOV, LSTM = "Gromov–Wasserstein", "LSTM"
 
 
@@ -180,6 +180,19 @@ _ROWS = {
         c9="test_normalize::test_module",
         c10="test_normalize::test_autocast_takes_logits_as_they_are",
         c11="test_normalize::test_a_step_in_a_cuda_graph",
+    ),
+    LOW_RANK: _row(
+        "transport",
+        c0="test_low_rank::test_the_objective_is_no_worse_than_pot_s",
+        c1="test_low_rank::test_the_objective_is_no_worse_than_pot_s",
+        c2="test_low_rank::test_the_objective_is_no_worse_than_pot_s test_low_rank::test_half_types_and_autocast",
+        c3="test_low_rank::test_points_without_weight_get_nothing",
+        c4="test_low_rank::test_the_value_s_gradient_is_that_of_the_whole_map",
+        c5="test_low_rank::test_other_derivatives_are_refused",
+        c6="test_low_rank::test_transforms_are_refused",
+        c7="test_low_rank::test_transforms_are_refused",
+        c10="test_low_rank::test_half_types_and_autocast",
+        c11="test_low_rank::test_a_solve_in_a_cuda_graph",
     ),
     GROMOV: _row(
         "transport",

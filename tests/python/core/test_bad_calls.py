@@ -26,7 +26,14 @@ from tests.python.transducer.bad_calls import compat as transducer_compat
 from tests.python.transducer.bad_calls import functional as transducer
 from tests.python.transducer.bad_calls import joint as transducer_joint
 from tests.python.transducer.bad_calls import pruned as transducer_pruned
-from tests.python.transport.bad_calls import adaptation, annotated, gromov_transport, normalize, torchgw
+from tests.python.transport.bad_calls import (
+    adaptation,
+    annotated,
+    gromov_transport,
+    low_rank,
+    normalize,
+    torchgw,
+)
 from tests.python.transport.bad_calls import compat as transport_compat
 from tests.python.transport.bad_calls import compat_gromov as transport_compat_gromov
 from tests.python.transport.bad_calls import functional as transport
@@ -58,6 +65,7 @@ PARTS = (
     adaptation,
     annotated,
     gromov_transport,
+    low_rank,
     normalize,
     torchgw,
     transport_graphs,
@@ -127,7 +135,7 @@ def parameters() -> list[tuple[str, str]]:
     """(function, parameter) of every public function and class."""
     functions = {name: getattr(warpalign, name) for name in [*warpalign.__all__, *estimators.__all__]}
     # A protocol, and what is not made by hand: the errors of functions that return it have bad calls.
-    for name in ("Predictor", "TransportPlan", "GromovResult", "ConvergenceWarning"):
+    for name in ("Predictor", "TransportPlan", "LowRankPlan", "GromovResult", "ConvergenceWarning"):
         del functions[name]
     return [
         (name, parameter)
@@ -160,7 +168,10 @@ UNREACHED = {
     "_transport/autograd.py": {"no_derivative"},
     "_transport/graphs.py": {"without its CUDA operators", "expected parts on", "some that are not", "at index {at}"},
     "_transport/gromov.py": {"no_derivative"},
-    "_transport/gromov_result.py": {"no_derivative"},
+    "_transport/envelope.py": {"no_derivative"},
+    "_transport/low_rank/functional.py": {"no_derivative"},
+    "_transport/low_rank/gromov.py": {"no_derivative"},
+    "_transport/low_rank/plan.py": {"AttributeError"},
     "_transport/gromov_sides.py": {"expected a tensor on {like.device}"},
     "_transport/normalize.py": {"no_derivative"},
     "_transport/plan_autograd.py": {"no_derivative"},

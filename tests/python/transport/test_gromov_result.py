@@ -20,6 +20,7 @@ from warpalign._transport import gromov_progress
 from warpalign.transport import (
     ConvergenceWarning,
     GromovResult,
+    LowRankResult,
     SinkhornDivergenceResult,
     SinkhornResult,
     gromov_wasserstein,
@@ -55,7 +56,7 @@ def test_arguments_are_the_same_but_for_the_stop_rules() -> None:
     assert differing == {"step", "sinkhorn_iters"}
 
 
-@pytest.mark.parametrize("result", [SinkhornResult, SinkhornDivergenceResult, GromovResult])
+@pytest.mark.parametrize("result", [SinkhornResult, SinkhornDivergenceResult, GromovResult, LowRankResult])
 def test_results_are_a_family(result: Any) -> None:
     """Of named fields, the value first, then what says whether it has converged; each is documented."""
     named = result._fields

@@ -1,0 +1,1 @@
+"""Transport plans of low rank, and the solvers that find them in linear memory."""
