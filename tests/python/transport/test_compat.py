@@ -88,7 +88,7 @@ def signatures(ours: Any, theirs: Any) -> None:
 
 
 @has_pot
-@pytest.mark.parametrize("module", ["bregman", "unbalanced", "partial", "batch", "da", ""])
+@pytest.mark.parametrize("module", ["bregman", "unbalanced", "partial", "lowrank", "batch", "da", ""])
 def test_signatures_are_pots(module: str) -> None:
     import ot
 

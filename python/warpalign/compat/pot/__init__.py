@@ -19,7 +19,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from warpalign.compat.pot import batch, bregman, gromov, partial, unbalanced
+from warpalign.compat.pot import batch, bregman, gromov, lowrank, partial, unbalanced
 from warpalign.compat.pot._common import kind_of
 from warpalign.compat.pot._dist import dist
 from warpalign.compat.pot._solve_gromov import solve_gromov
@@ -33,6 +33,7 @@ __all__ = [
     "da",
     "dist",
     "gromov",
+    "lowrank",
     "partial",
     "sinkhorn",
     "sinkhorn2",

@@ -8,7 +8,7 @@ potentials of the problem that is linear there. ``verbose`` changes nothing.
 
 Not here is what needs a network simplex: ``partial_gromov_wasserstein``, and ``gromov_wasserstein`` of other weights than equal
 ones. With ``solver="PPA"`` the entropic functions descend to a local minimum of the problem without entropy, too. Barycenters,
-dictionaries, the low-rank, the quantized and the BAPG functions are not here, either.
+dictionaries, the quantized and the BAPG functions are not here, either.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from warpalign.compat.pot._gromov_linear import (
     semirelaxed_gromov_wasserstein,
     semirelaxed_gromov_wasserstein2,
 )
+from warpalign.compat.pot._gromov_low_rank import lowrank_gromov_wasserstein_samples
 from warpalign.compat.pot._gromov_partial import (
     entropic_partial_fused_gromov_wasserstein,
     entropic_partial_fused_gromov_wasserstein2,
@@ -64,6 +65,7 @@ __all__ = [
     "fused_unbalanced_gromov_wasserstein2",
     "gromov_wasserstein",
     "gromov_wasserstein2",
+    "lowrank_gromov_wasserstein_samples",
     "semirelaxed_fused_gromov_wasserstein",
     "semirelaxed_fused_gromov_wasserstein2",
     "semirelaxed_gromov_wasserstein",

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from tests.python.bad_calls import BadCall, BadCalls, Given
+from tests.python.transport.bad_calls.compat import of
 from tests.python.transport.bad_calls.functional import made
+from warpalign.compat import pot
 from warpalign.transport import gromov_wasserstein_low_rank, sinkhorn_low_rank
+
+X = np.ones((3, 2))
 
 
 def bad(
@@ -173,5 +178,21 @@ CALLS: BadCalls = {
         y=None,
         distance_factors=pairs((5, 2), (5, 2), (6, 2), (6, 2), dtype=torch.float64),
         message="distance_factors: y: expected torch.float32 on DEVICE and the axes of x, got torch.float64 on DEVICE",
+    ),
+    "pot.lowrank: rank": of(
+        lambda: pot.lowrank.lowrank_sinkhorn(X, X, rank=0), "The rank parameter cannot have a negative value"
+    ),
+    "pot.lowrank: alpha": of(
+        lambda: pot.lowrank.lowrank_sinkhorn(X, X, rank=2, alpha=0.6),
+        "alpha (0.6) should be smaller than 1/rank (0.5) for the Dykstra algorithm to converge.",
+    ),
+    "pot.lowrank: gamma": of(
+        lambda: pot.lowrank.lowrank_sinkhorn(X, X, gamma_init="theory"),
+        'Not implemented gamma_init="theory"',
+        NotImplementedError,
+    ),
+    "pot.lowrank: init": of(
+        lambda: pot.lowrank.lowrank_sinkhorn(X, X, init="eye"),
+        'init: expected "random", "kmeans" or "deterministic", got \'eye\'',
     ),
 }
