@@ -7,7 +7,7 @@
 #   src/NAME/*_{baseline,avx2,avx512}.cpp   one source per instruction set, compiled for it
 #   src/NAME/cuda/*/*.cu               the CUDA path (warpalign; on a CPU: warpalign_simt, tests/simt)
 #   src/NAME/cuda/*/*_sm90a.cu         of it what takes instructions of sm_90a alone, where WARPALIGN_HAS_WARPGROUPS
-#   bindings/torch/NAME.cpp, NAME_*.cpp    the PyTorch operators (bindings/torch/CMakeLists.txt)
+#   bindings/operators/NAME.cpp, NAME_*.cpp    the operators of the front ends (bindings/*/CMakeLists.txt)
 #   tests/cpp/NAME/*_test.cpp          the C++ tests (tests/cpp/CMakeLists.txt)
 #
 # The global property WARPALIGN_OPERATORS lists the names, for the folders that are configured later.

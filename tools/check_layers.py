@@ -1,6 +1,6 @@
 """Checks the layers of docs/developer/architecture.md in the C++ and CUDA sources: #include lines and namespaces.
 
-    include <- src/core <- src/{cpu,cuda} <- src/<operator> <- bindings/torch <- python
+    include <- src/core <- src/{cpu,cuda} <- src/<operator> <- bindings/operators <- bindings/{torch,jax} <- python
 
 An operator's names are in warpalign::detail::<operator>, or in the macro's namespace per instruction set. Code that is
 compiled once per instruction set (.inl) includes no system header: the linker would merge the inline functions of two
@@ -23,8 +23,9 @@ from pathlib import Path
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".h", ".inl", ".cpp", ".cuh", ".cu"}
 
-# Headers of the frameworks, which only bindings/torch may see.
-FRAMEWORK = re.compile(r"^(torch|ATen|c10|caffe2|pybind11|nanobind)/|^Python\.h$")
+# Headers of the frameworks, which only the folders of front ends may see: bindings/torch and bindings/jax.
+FRAMEWORK = re.compile(r"^(torch|ATen|c10|caffe2|pybind11|nanobind|xla)/|^Python\.h$")
+SHARED_BINDINGS = ("bindings", "operators")
 # CUDA: headers that a public, host-only header must not need, and syntax that only nvcc understands.
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cub/|thrust/|cooperative_groups|curand|device_launch|mma\.h)|\.cuh$")
 CUDA_SYNTAX = re.compile(r"\b(__global__|__device__|__host__|__shared__|__forceinline__|cudaStream_t)\b|<<<")
@@ -88,8 +89,8 @@ def check_file(root: Path, file: Path) -> Iterator[str]:
     layer = layer_of(file)
     text = COMMENT.sub("", (root / file).read_text())
     for name in INCLUDE.findall(text):
-        if layer != "bindings" and FRAMEWORK.search(name):
-            yield f"{file}: includes {name}, but only bindings/torch may include a framework"
+        if (layer != "bindings" or file.parts[:2] == SHARED_BINDINGS) and FRAMEWORK.search(name):
+            yield f"{file}: includes {name}, but only a front end's own folder may include a framework"
         if file.suffix == ".cpp" and name.endswith(".cuh"):
             yield f"{file}: a .cpp includes {name}, device code"
         if file.suffix == ".inl" and f"<{name}>" in text:

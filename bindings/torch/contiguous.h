@@ -7,7 +7,7 @@
 
 #include "checks.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 
 // A contiguous tensor of these extents; below 0: any.
 inline void check_contiguous(const Tensor& tensor, const char* name, const char* axes,
@@ -24,4 +24,4 @@ inline void check_contiguous(const Tensor& tensor, const char* name, const char*
   if (!fits) fail(name, std::string("a contiguous tensor ") + axes, shape_of(tensor));
 }
 
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding

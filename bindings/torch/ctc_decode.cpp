@@ -14,7 +14,7 @@
 #include "float_dtype.h"
 #include "integers.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 using MaybeTensor = std::optional<Tensor>;
@@ -143,10 +143,10 @@ FourTensors labels_op(const Tensor& hypotheses, const Tensor& nodes, int64_t n_b
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
 STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
+  using namespace warpalign::binding;  // NOLINT: registration
   library.impl("ctc_greedy_search", TORCH_BOX(&greedy_op));
   library.impl("ctc_beam_search", TORCH_BOX(&beam_op));
   library.impl("ctc_beam_labels", TORCH_BOX(&labels_op));

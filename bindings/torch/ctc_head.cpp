@@ -14,7 +14,7 @@
 #include "float_dtype.h"
 #include "integers.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 using MaybeTensor = std::optional<Tensor>;
@@ -158,10 +158,10 @@ void head_gradient_op(const Tensor& logits, int64_t first, const Tensor& targets
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
 STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
+  using namespace warpalign::binding;  // NOLINT: registration
   library.impl("ctc_head_labels", TORCH_BOX(&head_labels_op));
   library.impl("ctc_chunk_emissions_", TORCH_BOX(&head_emissions_op));
   library.impl("ctc_chunk_gradient_", TORCH_BOX(&head_gradient_op));

@@ -2,8 +2,9 @@
 #include <torch/csrc/stable/ops.h>
 
 #include "execution.h"
+#include "streams.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 void run_tasks(void* /*context*/, int tasks, ParallelFor::Task task, void* state) {
@@ -22,4 +23,4 @@ Placement::Placement(const torch::stable::Tensor& /*tensor*/, Precision precisio
 
 std::vector<void*> side_streams_of(const torch::stable::Tensor& /*tensor*/, int /*count*/) { return {}; }
 
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding

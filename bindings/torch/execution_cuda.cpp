@@ -8,8 +8,9 @@
 #include <map>
 
 #include "execution.h"
+#include "streams.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 using torch::headeronly::ScalarType;
@@ -132,4 +133,4 @@ std::vector<void*> side_streams_of(const Tensor& tensor, int count) {
   return lent;
 }
 
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding

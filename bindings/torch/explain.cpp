@@ -9,7 +9,7 @@
 #include "warpalign/sinkhorn.h"
 #include "warpalign/soft_dtw.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 
 // B, N, M, D; D = 0: a cost matrix.
 Status explain_soft_dtw(const ExplainRequest& request) {
@@ -84,7 +84,7 @@ Status explain(const char* name, const ExplainRequest& request) {
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
 // Writes the description of an operator's plan, or what is wrong with the request, into `text`, cut off after
 // `text_bytes`. Returns whether it is the description. device_class: null for CUDA device 0, unless on_cpu;
@@ -94,7 +94,7 @@ WARPALIGN_EXPORT bool warpalign_explain(const char* operator_name, const std::in
                                         const char* way, bool on_cuda, const char* device_class, int threads,
                                         char* text, std::size_t text_bytes) {
   using namespace warpalign;
-  using namespace warpalign::torch_binding;
+  using namespace warpalign::binding;
   Execution execution = on_cuda ? Execution::cuda(0, nullptr) : Execution::host();
   execution.precision = static_cast<Precision>(precision);
   execution.batch_invariant = batch_invariant;

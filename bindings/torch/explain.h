@@ -11,7 +11,7 @@
 #include "warpalign/status.h"
 #include "warpalign/tensor.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 
 // A call by its sizes. Names and meanings of sizes are each operator's.
 struct ExplainRequest {
@@ -54,4 +54,4 @@ Status explain_transducer_joint(const ExplainRequest& request);
 Status explain_ctc(const ExplainRequest& request);
 Status explain_lstm(const ExplainRequest& request);
 
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding

@@ -7,7 +7,7 @@
 #include "warpalign/transducer.h"
 #include "warpalign/transducer_joint.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 // B utterances of T frames and U labels, all of column 1; blank is column 0.
@@ -135,4 +135,4 @@ Status explain_lstm(const ExplainRequest& request) {
   return lstm_backward(p, {out.tape, out.y}, incoming, gradients, places.workspace(more), execution);
 }
 
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding

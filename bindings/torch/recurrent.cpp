@@ -13,13 +13,13 @@
 #include "call.h"
 #include "checks.h"
 #include "recurrent_problem.h"
+#include "streams.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 Tensor allocate(const Tensor& like, const std::vector<int64_t>& shape, bool wanted, ScalarType dtype) {
-  return wanted ? empty(like, shape.data(), shape.size(), dtype)
-                : torch_binding::allocate(like, {0}, true, dtype);
+  return wanted ? empty(like, shape.data(), shape.size(), dtype) : binding::allocate(like, {0}, true, dtype);
 }
 
 // Streams for layers at once, and torch's products on them.
@@ -206,12 +206,12 @@ Tensor lstm_pack_op(const std::vector<Tensor>& weights, bool bidirectional, bool
   // One step of an empty batch has the sizes that the weights go with.
   const Tensor& first = weights.front();
   const int64_t input = first.dim() == 2 ? first.size(1) : 0;
-  const Tensor x = torch_binding::allocate(first, {1, 0, input});
+  const Tensor x = binding::allocate(first, {1, 0, input});
   const MaybeTensor none;
   LstmCall call({x, weights, none, none, none, none, none, none}, settings);
   const Placement placement(first, Precision::kHighest, false);
   const std::size_t bytes = lstm_packed_bytes(call.problem, placement.execution());
-  const Tensor packed = workspace_of(bytes, first);
+  const Tensor packed = allocate(first, {static_cast<int64_t>(bytes)}, true, ScalarType::Byte);
   check_status(lstm_pack(call.problem, packed.mutable_data_ptr(), placement.execution()));
   return packed;
 }
@@ -236,10 +236,10 @@ BackwardResult lstm_backward_op(
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
 STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
+  using namespace warpalign::binding;  // NOLINT: registration
   library.impl("lstm", TORCH_BOX(&lstm_op));
   library.impl("lstm_stream_", TORCH_BOX(&lstm_stream_op));
   library.impl("lstm_pack", TORCH_BOX(&lstm_pack_op));

@@ -10,7 +10,7 @@
 #include "checks.h"
 #include "warpalign/recurrent.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 
 using MaybeTensor = std::optional<Tensor>;
 
@@ -201,4 +201,4 @@ inline void LstmCall::set_weights(const LstmTensors& in, const LstmSettings& set
   p.weights = weights.data();
 }
 
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding

@@ -14,7 +14,7 @@
 #include "checks.h"
 #include "contiguous.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 using MaybeTensor = std::optional<Tensor>;
@@ -255,10 +255,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> beam_op(
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
 STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
+  using namespace warpalign::binding;  // NOLINT: registration
   library.impl("transducer_scores", TORCH_BOX(&scores_op));
   library.impl("transducer_greedy_step", TORCH_BOX(&greedy_op));
   library.impl("transducer_greedy_joint_step", TORCH_BOX(&greedy_joint_op));

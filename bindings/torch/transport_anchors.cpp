@@ -10,7 +10,7 @@
 #include "transport_problem.h"
 #include "warpalign/gromov_anchors.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 void check_array(const Tensor& tensor, const char* name, const Tensor& like, ScalarType dtype, int64_t rows,
@@ -143,10 +143,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> anchor_step_op(
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
 STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
+  using namespace warpalign::binding;  // NOLINT: registration
   library.impl("anchor_columns", TORCH_BOX(&anchor_columns_op));
   library.impl("anchor_coordinates", TORCH_BOX(&anchor_coordinates_op));
   library.impl("anchor_step", TORCH_BOX(&anchor_step_op));

@@ -8,7 +8,7 @@
 #include "checks.h"
 #include "warpalign/neighbor_graph.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 DType check_float(const Tensor& tensor, const char* name) {
@@ -118,10 +118,10 @@ std::tuple<Tensor, Tensor> farthest_landmarks_op(const Tensor& row_begins, const
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
 STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
+  using namespace warpalign::binding;  // NOLINT: registration
   library.impl("knn_graph", TORCH_BOX(&knn_graph_op));
   library.impl("shortest_paths", TORCH_BOX(&shortest_paths_op));
   library.impl("connected_components", TORCH_BOX(&connected_components_op));

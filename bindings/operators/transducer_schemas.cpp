@@ -1,6 +1,6 @@
-// Schemas of torch.ops.warpalign.transducer*: functions without autograd, which Python adds
+// Schemas of transducer*: functions without autograd, which Python adds
 // (warpalign/_transducer/autograd.py). warpalign/transducer.h has the equations.
-#include <torch/csrc/stable/library.h>
+#include "front_end.h"
 
 // logits (B, T, U+1, V), or (N, V) with packed; duration_logits (TDT) the same with D columns; targets (B,
 // U), or (sum U_b,), int32; both lengths (B,), int32; without_durations (B,), bool.
@@ -23,7 +23,7 @@
   "int activation=0, bool tdt=False, float dropout=0.0, int workspace_limit=134217728, int " \
   "precision=0, int band_states=0, " WARPALIGN_NUMBERS
 
-STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
+WARPALIGN_SCHEMAS(library) {
   // saved: the data for the gradients, as bytes; empty unless needs_grad.
   library.def("transducer(Tensor logits, " WARPALIGN_INPUTS ", bool needs_grad, *, " WARPALIGN_SETTINGS
               ") -> (Tensor loss, Tensor saved)");

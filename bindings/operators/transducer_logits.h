@@ -3,7 +3,7 @@
 
 #include "transducer_problem.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 
 // The tensors of a call.
 struct TransducerInputs {
@@ -79,4 +79,4 @@ inline TransducerProblem problem_of(const TransducerInputs& in, const Transducer
   return p;
 }
 
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding

@@ -10,7 +10,7 @@
 #include "export.h"
 #include "warpalign/plan.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 struct Ways {
@@ -47,11 +47,11 @@ const char* forced_way(Operator of) {
   return of == Operator::kOther ? nullptr : forced[static_cast<int>(of)].load(std::memory_order_relaxed);
 }
 
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
 // Name number `index` of an operator's ways; null where there is none. Unknown operators have none.
 WARPALIGN_EXPORT const char* warpalign_way(const char* operator_name, bool on_cuda, int index) {
-  using namespace warpalign::torch_binding;
+  using namespace warpalign::binding;
   const int of = operator_of(operator_name);
   return of < 0 ? nullptr
                 : kWays[of].way(on_cuda ? warpalign::Device::kCuda : warpalign::Device::kHost, index);
@@ -60,7 +60,7 @@ WARPALIGN_EXPORT const char* warpalign_way(const char* operator_name, bool on_cu
 // Every call of the operator takes this way from now on, in all threads of this process; empty: the plan
 // chooses. False: there is no such operator. Calls say whether there is such a way.
 WARPALIGN_EXPORT bool warpalign_force_way(const char* operator_name, const char* way) {
-  using namespace warpalign::torch_binding;
+  using namespace warpalign::binding;
   const int of = operator_of(operator_name);
   if (of >= 0) forced[of] = *way ? kept(way) : nullptr;
   return of >= 0;

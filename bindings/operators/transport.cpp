@@ -1,12 +1,10 @@
-// torch.ops.warpalign.sinkhorn*: tensors to the core's problem and back. Compiled into the CPU and the CUDA
-// library. The outputs and the workspace come from torch's allocator.
-#include <torch/csrc/stable/library.h>
-
+// sinkhorn*: tensors to the core's problem and back. Compiled into each library of each front end. The
+// outputs and the workspace come from the front end's allocator.
 #include <tuple>
 
 #include "transport_problem.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 using SinkhornTensors = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
@@ -126,11 +124,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
-STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
-  library.impl("sinkhorn", TORCH_BOX(&sinkhorn_op));
-  library.impl("sinkhorn_potentials", TORCH_BOX(&sinkhorn_potentials_op));
-  library.impl("sinkhorn_jvp", TORCH_BOX(&sinkhorn_jvp_op));
+WARPALIGN_OPERATORS(library) {
+  using namespace warpalign::binding;  // NOLINT: registration
+  library.impl("sinkhorn", WARPALIGN_OPERATOR(&sinkhorn_op));
+  library.impl("sinkhorn_potentials", WARPALIGN_OPERATOR(&sinkhorn_potentials_op));
+  library.impl("sinkhorn_jvp", WARPALIGN_OPERATOR(&sinkhorn_jvp_op));
 }

@@ -1,8 +1,6 @@
-// torch.ops.warpalign.transducer_joint*: conversion between tensors and the core's problems. Compiled into
-// the CPU and the CUDA library. Outputs and workspace come from torch's allocator.
+// transducer_joint*: conversion between tensors and the core's problems. Compiled into each library of each
+// front end. Outputs and workspace come from the front end's allocator.
 #include "warpalign/transducer_joint.h"
-
-#include <torch/csrc/stable/library.h>
 
 #include <cstdint>
 #include <string>
@@ -14,7 +12,7 @@
 #include "checks.h"
 #include "transducer_problem.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 // The tensors of a call.
@@ -237,10 +235,10 @@ Gradients joint_gradient_op(const Tensor& encoder, const Tensor& predictor, cons
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
-STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
-  library.impl("transducer_joint", TORCH_BOX(&joint_op));
-  library.impl("transducer_joint_gradient", TORCH_BOX(&joint_gradient_op));
+WARPALIGN_OPERATORS(library) {
+  using namespace warpalign::binding;  // NOLINT: registration
+  library.impl("transducer_joint", WARPALIGN_OPERATOR(&joint_op));
+  library.impl("transducer_joint_gradient", WARPALIGN_OPERATOR(&joint_gradient_op));
 }

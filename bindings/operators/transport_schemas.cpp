@@ -1,7 +1,7 @@
-// Schemas of torch.ops.warpalign.sinkhorn*, transport_* and of graphs: pure functions without autograd, which
+// Schemas of sinkhorn*, transport_* and of graphs: pure functions without autograd, which
 // Python adds (warpalign/_transport/). warpalign/{sinkhorn, transport_plan, neighbor_graph}.h say what they
 // do.
-#include <torch/csrc/stable/library.h>
+#include "front_end.h"
 
 // Either x and y or cost is given. cost may be float16, and all others are float32 then. epsilons, (B,),
 // replaces epsilon. f0 and g0 are potentials.
@@ -15,7 +15,7 @@
   "epsilon_factor=0.5, float rho_a, float rho_b, float mass=0.0, int reference=0, int updates=0, " \
   "int max_iterations=1000, float tolerance=1e-5, int precision=0, bool batch_invariant=False"
 
-STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
+WARPALIGN_SCHEMAS(library) {
   // Gradients are those of each problem's value. Those that are not requested have 0 elements.
   library.def("sinkhorn(" WARPALIGN_TRANSPORT_TENSORS
               ", bool needs_grad_x, bool needs_grad_y, bool needs_grad_cost, *, " WARPALIGN_TRANSPORT_SETTINGS

@@ -4,7 +4,7 @@
 #include "checks.h"
 #include "warpalign/dtype.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 
 inline DType float_dtype(const Tensor& tensor, const char* name) {
   switch (tensor.scalar_type()) {
@@ -21,4 +21,4 @@ inline DType float_dtype(const Tensor& tensor, const char* name) {
   }
 }
 
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding

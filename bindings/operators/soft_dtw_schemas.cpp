@@ -1,7 +1,7 @@
-// Schemas of torch.ops.warpalign.soft_dtw*: pure functions without autograd, which Python adds
+// Schemas of soft_dtw*: pure functions without autograd, which Python adds
 // (warpalign/_soft_dtw/autograd.py). Gradients are those of each pair's value: d value[b] / d x[b]. Outputs
 // that are not requested have 0 elements.
-#include <torch/csrc/stable/library.h>
+#include "front_end.h"
 
 // The settings of every operator: band is BandKind's number, with its radius and max_slope; step_penalty is
 // added to every step that is not diagonal; precision is Precision's number; batch_invariant is Execution's;
@@ -16,7 +16,7 @@
   "(Tensor x, Tensor y, Tensor? x_lengths, Tensor? y_lengths, float gamma, bool needs_grad_x, " \
   "bool needs_grad_y, *, " WARPALIGN_PATHS ", " WARPALIGN_STEPS ")"
 
-STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
+WARPALIGN_SCHEMAS(library) {
   library.def("soft_dtw" WARPALIGN_SERIES
               " -> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor grad_gamma)");
   library.def("soft_dtw_alignment" WARPALIGN_SERIES

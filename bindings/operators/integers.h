@@ -7,7 +7,7 @@
 #include "checks.h"
 #include "warpalign/integers.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 
 inline Integers integers(const Tensor& tensor, const char* name) {
   Integers view;
@@ -32,4 +32,4 @@ inline void check_axes(const Tensor& tensor, const char* name, const char* axes)
   if (tensor.dim() != 3) fail(name, std::string("3 axes ") + axes, shape_of(tensor));
 }
 
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding

@@ -9,16 +9,16 @@
 #include "checks.h"
 #include "warpalign/sinkhorn.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 
 using MaybeTensor = std::optional<Tensor>;
 
 // A float32 tensor of the same shape and device, whose elements are all in one place.
 inline Tensor without_memory(const Tensor& tensor) {
-  constexpr int64_t kAxes = 3, kStrides[kAxes] = {0, 0, 0};
+  constexpr int64_t kAxes = 3;
   if (tensor.dim() != kAxes) fail("cost", "3 axes (B, N, M)", shape_of(tensor));
   const int64_t shape[kAxes] = {tensor.size(0), tensor.size(1), tensor.size(2)};
-  return empty_strided(tensor, shape, kStrides, kAxes, ScalarType::Float);
+  return shape_only(tensor, shape, kAxes, ScalarType::Float);
 }
 
 // By the names of transport_schemas.cpp.
@@ -154,4 +154,4 @@ inline TransportPotentials transport_potentials(const TransportTensors& tensors,
   return solution;
 }
 
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding

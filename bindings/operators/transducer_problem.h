@@ -11,7 +11,7 @@
 #include "float_dtype.h"
 #include "warpalign/transducer.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 
 using MaybeTensor = std::optional<Tensor>;
 
@@ -110,4 +110,4 @@ inline void set_numbers(TransducerLattice& l, const TransducerSettings& settings
   l.zero_infinity = settings.zero_infinity;
 }
 
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding

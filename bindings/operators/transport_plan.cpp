@@ -1,14 +1,12 @@
-// torch.ops.warpalign.transport_*: what is read off a plan. Compiled into the CPU and the CUDA library.
+// transport_*: what is read off a plan. Compiled into each library of each front end.
 
 #include "warpalign/transport_plan.h"
-
-#include <torch/csrc/stable/library.h>
 
 #include <tuple>
 
 #include "transport_problem.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 // (B, rows, columns) of the problem's dtype; columns below 0: any number of them.
@@ -143,13 +141,13 @@ Tensor dense_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, WARPALIGN_TRANSPORT_SETTI
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
-STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
-  library.impl("transport_apply", TORCH_BOX(&apply_op));
-  library.impl("transport_gradient", TORCH_BOX(&gradient_op));
-  library.impl("transport_topk", TORCH_BOX(&topk_op));
-  library.impl("transport_sample", TORCH_BOX(&sample_op));
-  library.impl("transport_dense", TORCH_BOX(&dense_op));
+WARPALIGN_OPERATORS(library) {
+  using namespace warpalign::binding;  // NOLINT: registration
+  library.impl("transport_apply", WARPALIGN_OPERATOR(&apply_op));
+  library.impl("transport_gradient", WARPALIGN_OPERATOR(&gradient_op));
+  library.impl("transport_topk", WARPALIGN_OPERATOR(&topk_op));
+  library.impl("transport_sample", WARPALIGN_OPERATOR(&sample_op));
+  library.impl("transport_dense", WARPALIGN_OPERATOR(&dense_op));
 }

@@ -1,7 +1,5 @@
-// torch.ops.warpalign.transducer_align: compiled into the CPU and the CUDA library.
+// transducer_align: compiled into each library of each front end.
 #include "warpalign/transducer_align.h"
-
-#include <torch/csrc/stable/library.h>
 
 #include <cstdint>
 #include <tuple>
@@ -10,13 +8,13 @@
 #include "call.h"
 #include "transducer_logits.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 using Alignment = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 Tensor allocate_shape(const Tensor& like, const std::vector<int64_t>& shape, ScalarType dtype) {
-  return torch::stable::new_empty(like, shape, dtype);
+  return empty(like, shape.data(), shape.size(), dtype);
 }
 
 Alignment align(const TransducerInputs& in, bool posteriors, const TransducerSettings& settings) {
@@ -77,9 +75,9 @@ Alignment transducer_align_op(const Tensor& logits, const MaybeTensor& duration_
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
-STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
-  library.impl("transducer_align", TORCH_BOX(&transducer_align_op));
+WARPALIGN_OPERATORS(library) {
+  using namespace warpalign::binding;  // NOLINT: registration
+  library.impl("transducer_align", WARPALIGN_OPERATOR(&transducer_align_op));
 }

@@ -1,6 +1,6 @@
-// Schemas of torch.ops.warpalign.ctc* and monotonic_alignment: functions without autograd, which Python adds
+// Schemas of ctc* and monotonic_alignment: functions without autograd, which Python adds
 // (warpalign/_ctc/autograd.py). warpalign/ctc.h, ctc_decode.h and monotonic_alignment.h have the equations.
-#include <torch/csrc/stable/library.h>
+#include "front_end.h"
 
 // logits (B, T, C) of any strides; targets (B, U), or (sum U_b,); both lengths (B,); all of these int32 or
 // int64; label_prior (C,), float64 for float64 logits, else float32.
@@ -10,7 +10,7 @@
   "int blank=0, int star=-1, bool from_log_probs=False, bool zero_infinity=False, bool " \
   "batch_invariant=False"
 
-STABLE_TORCH_LIBRARY_FRAGMENT(warpalign, library) {
+WARPALIGN_SCHEMAS(library) {
   // saved: the data for the gradient, as bytes; empty unless needs_grad.
   library.def("ctc_loss(" WARPALIGN_INPUTS ", bool needs_grad, *, " WARPALIGN_SETTINGS
               ") -> (Tensor loss, Tensor saved)");

@@ -1,8 +1,6 @@
-// torch.ops.warpalign.transducer*: conversion between tensors and the core's problems. Compiled into the CPU
-// and the CUDA library. Outputs and workspace come from torch's allocator.
+// transducer*: conversion between tensors and the core's problems. Compiled into each library of each front
+// end. Outputs and workspace come from the front end's allocator.
 #include "warpalign/transducer.h"
-
-#include <torch/csrc/stable/library.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +14,7 @@
 #include "checks.h"
 #include "transducer_logits.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 // warpalign/_transducer/ops.py has the same formula for tensors without data.
@@ -167,12 +165,12 @@ void transducer_gradient_in_place_op(const Tensor& logits, const MaybeTensor& du
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
-STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
-  library.impl("transducer", TORCH_BOX(&transducer_op));
-  library.impl("transducer_gradient", TORCH_BOX(&transducer_gradient_op));
-  library.impl("transducer_gradient_joined", TORCH_BOX(&transducer_gradient_joined_op));
-  library.impl("transducer_gradient_", TORCH_BOX(&transducer_gradient_in_place_op));
+WARPALIGN_OPERATORS(library) {
+  using namespace warpalign::binding;  // NOLINT: registration
+  library.impl("transducer", WARPALIGN_OPERATOR(&transducer_op));
+  library.impl("transducer_gradient", WARPALIGN_OPERATOR(&transducer_gradient_op));
+  library.impl("transducer_gradient_joined", WARPALIGN_OPERATOR(&transducer_gradient_joined_op));
+  library.impl("transducer_gradient_", WARPALIGN_OPERATOR(&transducer_gradient_in_place_op));
 }

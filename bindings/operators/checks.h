@@ -1,8 +1,6 @@
 // Checks of the operators' arguments. Messages name the argument, the expected value and the actual one.
 #pragma once
 
-#include <torch/csrc/stable/tensor.h>
-
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -10,13 +8,11 @@
 #include <stdexcept>
 #include <string>
 
+#include "front_end.h"
 #include "warpalign/dtype.h"
 #include "warpalign/tensor.h"
 
-namespace warpalign::torch_binding {
-
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
+namespace warpalign::binding {
 
 [[noreturn]] inline void fail(const std::string& argument, const std::string& expected,
                               const std::string& came) {
@@ -32,7 +28,7 @@ inline std::string shape_of(const Tensor& tensor) {
 }
 
 inline std::string dtype_of(const Tensor& tensor) {
-  return std::string("dtype ") + torch::headeronly::toString(tensor.scalar_type());
+  return std::string("dtype ") + toString(tensor.scalar_type());
 }
 
 inline void check_same_device(const Tensor& tensor, const char* name, const Tensor& first,
@@ -104,4 +100,4 @@ inline const std::uint8_t* check_mask(const Tensor& mask, const char* name, cons
   return static_cast<const std::uint8_t*>(mask.const_data_ptr());
 }
 
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding

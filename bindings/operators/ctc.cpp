@@ -1,8 +1,6 @@
-// torch.ops.warpalign.ctc* and monotonic_alignment: conversion between tensors and the core's problems.
-// Compiled into the CPU and the CUDA library. Outputs and workspace come from torch's allocator.
+// ctc* and monotonic_alignment: conversion between tensors and the core's problems. Compiled into each
+// library of each front end. Outputs and workspace come from the front end's allocator.
 #include "warpalign/ctc.h"
-
-#include <torch/csrc/stable/library.h>
 
 #include <cstdint>
 #include <optional>
@@ -15,7 +13,7 @@
 #include "integers.h"
 #include "warpalign/monotonic_alignment.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 using MaybeTensor = std::optional<Tensor>;
@@ -234,14 +232,14 @@ std::tuple<Tensor, Tensor, Tensor> monotonic_alignment_op(const Tensor& scores,
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
-STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
-  library.impl("ctc_loss", TORCH_BOX(&ctc_loss_op));
-  library.impl("ctc_gradient", TORCH_BOX(&ctc_gradient_op));
-  library.impl("ctc_gradient_", TORCH_BOX(&ctc_gradient_in_place_op));
-  library.impl("ctc_posteriors", TORCH_BOX(&ctc_posteriors_op));
-  library.impl("ctc_align", TORCH_BOX(&ctc_align_op));
-  library.impl("monotonic_alignment", TORCH_BOX(&monotonic_alignment_op));
+WARPALIGN_OPERATORS(library) {
+  using namespace warpalign::binding;  // NOLINT: registration
+  library.impl("ctc_loss", WARPALIGN_OPERATOR(&ctc_loss_op));
+  library.impl("ctc_gradient", WARPALIGN_OPERATOR(&ctc_gradient_op));
+  library.impl("ctc_gradient_", WARPALIGN_OPERATOR(&ctc_gradient_in_place_op));
+  library.impl("ctc_posteriors", WARPALIGN_OPERATOR(&ctc_posteriors_op));
+  library.impl("ctc_align", WARPALIGN_OPERATOR(&ctc_align_op));
+  library.impl("monotonic_alignment", WARPALIGN_OPERATOR(&monotonic_alignment_op));
 }

@@ -1,13 +1,11 @@
-// torch.ops.warpalign.sinkhorn_normalize and its gradient. Compiled into the CPU and the CUDA library.
-#include <torch/csrc/stable/library.h>
-
+// sinkhorn_normalize and its gradient. Compiled into each library of each front end.
 #include <cstdint>
 
 #include "call.h"
 #include "checks.h"
 #include "warpalign/sinkhorn_normalize.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 NormalizeProblem normalize_problem(const Tensor& logits, int64_t iterations, bool columns_first) {
@@ -57,10 +55,10 @@ Tensor sinkhorn_normalize_gradient_op(const Tensor& logits, const Tensor& grad_p
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
-STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
-  library.impl("sinkhorn_normalize", TORCH_BOX(&sinkhorn_normalize_op));
-  library.impl("sinkhorn_normalize_gradient", TORCH_BOX(&sinkhorn_normalize_gradient_op));
+WARPALIGN_OPERATORS(library) {
+  using namespace warpalign::binding;  // NOLINT: registration
+  library.impl("sinkhorn_normalize", WARPALIGN_OPERATOR(&sinkhorn_normalize_op));
+  library.impl("sinkhorn_normalize_gradient", WARPALIGN_OPERATOR(&sinkhorn_normalize_gradient_op));
 }

@@ -1,8 +1,6 @@
-// torch.ops.warpalign.soft_dtw*: conversion between tensors and the core's problems. Compiled into the CPU
-// and the CUDA library. Outputs and workspace come from torch's allocator.
+// soft_dtw*: conversion between tensors and the core's problems. Compiled into each library of each front
+// end. Outputs and workspace come from the front end's allocator.
 #include "warpalign/soft_dtw.h"
-
-#include <torch/csrc/stable/library.h>
 
 #include <limits>
 #include <optional>
@@ -13,7 +11,7 @@
 #include "checks.h"
 #include "warpalign/soft_dtw_sample.h"
 
-namespace warpalign::torch_binding {
+namespace warpalign::binding {
 namespace {
 
 // An operator's arguments besides tensors and lengths, with the names of soft_dtw_schemas.cpp. The functions
@@ -338,16 +336,16 @@ std::tuple<Tensor, Tensor> soft_dtw_cost_sample_op(const Tensor& cost, const Len
 }
 
 }  // namespace
-}  // namespace warpalign::torch_binding
+}  // namespace warpalign::binding
 
-STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
-  using namespace warpalign::torch_binding;  // NOLINT: registration
-  library.impl("soft_dtw", TORCH_BOX(&soft_dtw_op));
-  library.impl("soft_dtw_alignment", TORCH_BOX(&soft_dtw_alignment_op));
-  library.impl("soft_dtw_subsequence", TORCH_BOX(&soft_dtw_subsequence_op));
-  library.impl("soft_dtw_cost", TORCH_BOX(&soft_dtw_cost_op));
-  library.impl("soft_dtw_jvp", TORCH_BOX(&soft_dtw_jvp_op));
-  library.impl("soft_dtw_cost_jvp", TORCH_BOX(&soft_dtw_cost_jvp_op));
-  library.impl("soft_dtw_sample", TORCH_BOX(&soft_dtw_sample_op));
-  library.impl("soft_dtw_cost_sample", TORCH_BOX(&soft_dtw_cost_sample_op));
+WARPALIGN_OPERATORS(library) {
+  using namespace warpalign::binding;  // NOLINT: registration
+  library.impl("soft_dtw", WARPALIGN_OPERATOR(&soft_dtw_op));
+  library.impl("soft_dtw_alignment", WARPALIGN_OPERATOR(&soft_dtw_alignment_op));
+  library.impl("soft_dtw_subsequence", WARPALIGN_OPERATOR(&soft_dtw_subsequence_op));
+  library.impl("soft_dtw_cost", WARPALIGN_OPERATOR(&soft_dtw_cost_op));
+  library.impl("soft_dtw_jvp", WARPALIGN_OPERATOR(&soft_dtw_jvp_op));
+  library.impl("soft_dtw_cost_jvp", WARPALIGN_OPERATOR(&soft_dtw_cost_jvp_op));
+  library.impl("soft_dtw_sample", WARPALIGN_OPERATOR(&soft_dtw_sample_op));
+  library.impl("soft_dtw_cost_sample", WARPALIGN_OPERATOR(&soft_dtw_cost_sample_op));
 }
