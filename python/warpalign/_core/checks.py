@@ -6,15 +6,22 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from numbers import Integral, Real
 from pathlib import Path
-from typing import Literal, get_args
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from warpalign._core import library
+from warpalign._core.scalars import PRECISIONS as PRECISIONS
+from warpalign._core.scalars import REDUCTIONS as REDUCTIONS
+from warpalign._core.scalars import Precision as Precision
+from warpalign._core.scalars import Reduction as Reduction
+from warpalign._core.scalars import check_count as check_count
+from warpalign._core.scalars import check_flag as check_flag
+from warpalign._core.scalars import check_number as check_number
+from warpalign._core.scalars import check_reduction as check_reduction
+from warpalign._core.scalars import precision_number
 from warpalign._core.torch_internals import (
     constant_when_compiled,
     is_transforming,
@@ -22,10 +29,6 @@ from warpalign._core.torch_internals import (
     matmul_precision,
 )
 
-Reduction = Literal["none", "mean", "sum"]
-Precision = Literal["highest", "high", "medium"]
-REDUCTIONS: tuple[str, ...] = get_args(Reduction)
-PRECISIONS: tuple[str, ...] = get_args(Precision)
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -188,35 +191,6 @@ def warn_caller(message: str) -> None:
     warnings.warn(message, stacklevel=level)
 
 
-def check_number(value: object, name: str, least: float | None = 0) -> float:
-    """A finite number of at least `least`; None: above 0."""
-    # float and int stand before Real, because asking an abstract class takes ten times as long.
-    if isinstance(value, bool) or not isinstance(value, (float, int, Real)):
-        raise TypeError(f"{name}: expected a float, got {type(value).__name__}")
-    number = value if isinstance(value, (int, float)) else float(value)  # an int may exceed every float
-    # Comparisons that torch.compile can trace where the number varies from call to call; NaN fails them.
-    is_enough = number > 0 if least is None else number >= least
-    if not (is_enough and number <= sys.float_info.max):
-        raise ValueError(
-            f"{name}: expected a finite number {'> 0' if least is None else f'>= {least}'}, got {value}"
-        )
-    return float(number)
-
-
-def check_flag(value: object, name: str) -> bool:
-    if not (isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")):  # the latter are NumPy's
-        raise TypeError(f"{name}: expected a bool, got {type(value).__name__}")
-    return bool(value)
-
-
-def check_count(value: object, name: str, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name}: expected an int, got {type(value).__name__}")
-    if value < least:
-        raise ValueError(f"{name}: expected at least {least}, got {value}")
-    return int(value)
-
-
 def check_device(device: object, name: str) -> torch.device:
     try:
         checked: torch.device = torch.device(device)  # type: ignore[arg-type, call-overload, unused-ignore]
@@ -258,20 +232,7 @@ def check_group(distributed: object) -> dist.ProcessGroup | None:
 
 def check_precision(precision: object) -> int:
     """Its number in the operators; None: that of torch's own float32 products."""
-    if precision is None:
-        return PRECISIONS.index(matmul_precision())
-    if not isinstance(precision, str):
-        raise TypeError(f"precision: expected a str or None, got {type(precision).__name__}")
-    if precision not in PRECISIONS:
-        expected = ", ".join(f'"{name}"' for name in PRECISIONS)
-        raise ValueError(f"precision: expected one of {expected}, or None, got {precision!r}")
-    return PRECISIONS.index(precision)
-
-
-def check_reduction(reduction: object) -> Reduction:
-    if reduction not in REDUCTIONS:
-        raise ValueError(f'reduction: expected "none", "mean" or "sum", got {reduction!r}')
-    return reduction  # type: ignore[return-value]
+    return precision_number(matmul_precision() if precision is None else precision)
 
 
 def check_mask(mask: object, name: str, series: Tensor, batch: int) -> Tensor | None:

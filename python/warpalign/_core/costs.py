@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from warpalign._core.checks import DTYPES, shape_of
+from warpalign._core.scalars import COSTS as COSTS
+from warpalign._core.scalars import Cost as Cost
 from warpalign._core.transforms import no_autocast
 
-Cost = Literal["sqeuclidean", "euclidean", "l1", "cosine", "huber"]
-COSTS: tuple[str, ...] = get_args(Cost)
 CostFunction = Callable[[Tensor, Tensor], Tensor]
 
 

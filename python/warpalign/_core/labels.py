@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from numbers import Integral
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from warpalign._core.checks import check_flag
-from warpalign._core.reduction import BatchReduction
+from warpalign._core.reduction import check_reduction as check_reduction
+from warpalign._core.scalars import check_column as check_column
 from warpalign._core.torch_internals import is_transforming
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -36,17 +36,6 @@ def keyword_only(most: int, remedy: str) -> Callable[[_Function], _Function]:
     return decorate
 
 
-def check_column(given: object, name: str, columns: int) -> int:
-    """A column of the logits, counted from the end if it is below 0."""
-    if isinstance(given, bool) or not isinstance(given, Integral):
-        raise TypeError(f"{name}: expected an int, got {type(given).__name__}")
-    if not -columns <= int(given) < columns:
-        raise ValueError(
-            f"{name}: expected a column of {columns}, from {-columns} to {columns - 1}, got {given}"
-        )
-    return int(given) % columns
-
-
 def check_in_place(in_place: object, *tensors: Tensor | None) -> bool:
     """Whether gradients take the logits' memory, which then must be nobody else's."""
     if not check_flag(in_place, "inplace_grad"):
@@ -69,11 +58,3 @@ def check_in_place(in_place: object, *tensors: Tensor | None) -> bool:
                 f"inplace_grad: expected logits that do not share memory, got expanded ones of strides {tensor.stride()}"
             )
     return True
-
-
-def check_reduction(reduction: object) -> BatchReduction:
-    names = get_args(BatchReduction)
-    if reduction not in names:
-        expected = ", ".join(f'"{name}"' for name in names)
-        raise ValueError(f"reduction: expected one of {expected}, got {reduction!r}")
-    return reduction  # type: ignore[return-value]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BatchReduction = Literal["none", "sum", "mean", "mean_target", "mean_volume", "mean_frame"]
 
@@ -40,3 +41,11 @@ def _mean_by(losses: Tensor, lengths: Tensor | None, length: int) -> Tensor:
     if lengths is None:
         return losses.mean() / max(length, 1)
     return (losses / lengths.clamp(min=1)).mean()
+
+
+def check_reduction(reduction: object) -> BatchReduction:
+    names = get_args(BatchReduction)
+    if reduction not in names:
+        expected = ", ".join(f'"{name}"' for name in names)
+        raise ValueError(f"reduction: expected one of {expected}, got {reduction!r}")
+    return reduction  # type: ignore[return-value]

@@ -7,20 +7,18 @@ that the caller knows what they say.
 from __future__ import annotations
 
 import re
-from numbers import Integral
 
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import DTYPES, can_be_read, check_flag, shape_of
-from warpalign._core.labels import check_column
+from warpalign._core.checks import DTYPES, can_be_read, shape_of
 from warpalign._core.lengths import lengths_tensor
 from warpalign._ctc.autograd import Inputs
 from warpalign._ctc.settings import Settings
+from warpalign._ctc.settings import check_settings as check_settings
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _AS_THEY_ARE = (torch.int64, torch.int32)
-_LARGEST = 2**31 - 1
 
 
 def check_floats(given: object, name: str, axes: str, dims: tuple[int, ...] = (2, 3)) -> Tensor:
@@ -144,37 +142,6 @@ def check_prior(given: object, logits: Tensor, classes: int, whose: str = "the l
             "it, got one that does: write label_prior.detach()"
         )
     return given.to(torch.float64 if logits.dtype == torch.float64 else torch.float32).contiguous()
-
-
-def check_settings(
-    *,
-    classes: int,
-    blank: object,
-    star: object,
-    from_log_probs: object,
-    zero_infinity: object = False,
-    batch_invariant: object = False,
-) -> Settings:
-    settings = Settings(
-        blank=check_column(blank, "blank", classes),
-        star=_check_star(star),
-        from_log_probs=check_flag(from_log_probs, "from_log_probs"),
-        zero_infinity=check_flag(zero_infinity, "zero_infinity"),
-        batch_invariant=check_flag(batch_invariant, "batch_invariant"),
-    )
-    if settings.star == settings.blank:
-        raise ValueError(f"star: expected another label than blank = {settings.blank}, got {star}")
-    return settings
-
-
-def _check_star(value: object) -> int:
-    if value is None:
-        return -1
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"star: expected an int or None, got {type(value).__name__}")
-    if not 0 <= int(value) <= _LARGEST:
-        raise ValueError(f"star: expected a label >= 0, or None, got {value}")
-    return int(value)
 
 
 _BAD_LABEL = re.compile(r"targets: expected classes of the logits but blank, got (-?\d+)( at index \d+)")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-from typing import Any, get_args
+from typing import Any
 
 from torch import Tensor
 
 from warpalign._core.checks import DTYPES, can_be_read, check_number, check_precision, shape_of
-from warpalign._soft_dtw.settings import METRIC_OPTIONS, Band, Settings
-
-_BANDS: tuple[str, ...] = get_args(Band)
-_NO_BAND = Settings()
+from warpalign._soft_dtw.settings import METRIC_OPTIONS, Settings, settings_of
+from warpalign._soft_dtw.settings import check_band as check_band
 
 
 def check_gamma(gamma: object) -> float | Tensor:
@@ -54,38 +51,7 @@ def check_settings(
     precision: object = None,
     batch_invariant: object = False,
 ) -> Settings:
-    penalty = check_number(step_penalty, "step_penalty")
-    number = check_precision(precision)
-    if not isinstance(batch_invariant, bool):
-        raise TypeError(f"batch_invariant: expected a bool, got {type(batch_invariant).__name__}")
-    settings = check_band(bandwidth, band, max_slope)
-    if not (penalty or number or batch_invariant):
-        return settings
-    return settings._replace(step_penalty=penalty, precision=number, batch_invariant=batch_invariant)
-
-
-def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
-    """The band's settings, or those of none."""
-    if band not in _BANDS:
-        raise ValueError(f'band: expected "sakoe_chiba", "abs", "slanted" or "itakura", got {band!r}')
-    if band == "itakura":
-        if bandwidth is not None:
-            raise ValueError(
-                f'bandwidth: expected None with band="itakura", which has max_slope, got {bandwidth}'
-            )
-        return Settings(band=4, max_slope=check_number(2 if max_slope is None else max_slope, "max_slope", 1))
-    if max_slope is not None:
-        raise ValueError(f'max_slope: expected None without band="itakura", got {max_slope}')
-    if bandwidth is None:
-        if band != "sakoe_chiba":
-            raise ValueError(f'bandwidth: expected a radius with band="{band}", got None')
-        return _NO_BAND
-    if isinstance(bandwidth, bool) or not isinstance(bandwidth, Integral):
-        raise TypeError(f"bandwidth: expected an int or None, got {type(bandwidth).__name__}")
-    if bandwidth < 0:
-        raise ValueError(f"bandwidth: expected a radius >= 0, or None for no band, got {bandwidth}")
-    kind = {"sakoe_chiba": 1, "abs": 2, "slanted": 3}[str(band)]
-    return Settings(band=kind, radius=min(int(bandwidth), 2**31 - 1))
+    return settings_of(bandwidth, band, max_slope, step_penalty, check_precision(precision), batch_invariant)
 
 
 def check_options(options: dict[str, Any], function: str, *also: str) -> None:

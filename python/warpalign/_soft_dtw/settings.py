@@ -1,11 +1,14 @@
-"""What soft-DTW may be told besides series and gamma."""
+"""What soft-DTW may be told besides series and gamma, for every front end: this module imports no framework."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, TypedDict
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, get_args
 
-from warpalign._core.checks import Precision
-from warpalign._core.costs import Cost, CostFunction
+from warpalign._core.scalars import Precision, check_number
+
+if TYPE_CHECKING:
+    from warpalign._core.costs import Cost, CostFunction
 
 Band = Literal["sakoe_chiba", "abs", "slanted", "itakura"]
 
@@ -58,3 +61,49 @@ def as_keywords(settings: tuple[Any, ...]) -> tuple[float, dict[str, Any]]:
     triples = zip(Settings._fields, settings, _DEFAULTS, strict=True)
     changed = {name: value for name, value, default in triples if value != default}
     return changed.pop("gamma", 1.0), changed
+
+
+_BANDS: tuple[str, ...] = get_args(Band)
+_NO_BAND = Settings()
+
+
+def settings_of(
+    bandwidth: object,
+    band: object,
+    max_slope: object,
+    step_penalty: object,
+    precision: int = 0,
+    batch_invariant: object = False,
+) -> Settings:
+    """The settings behind the public arguments; precision is its number already."""
+    penalty = check_number(step_penalty, "step_penalty")
+    if not isinstance(batch_invariant, bool):
+        raise TypeError(f"batch_invariant: expected a bool, got {type(batch_invariant).__name__}")
+    settings = check_band(bandwidth, band, max_slope)
+    if not (penalty or precision or batch_invariant):
+        return settings
+    return settings._replace(step_penalty=penalty, precision=precision, batch_invariant=batch_invariant)
+
+
+def check_band(bandwidth: object, band: object, max_slope: object) -> Settings:
+    """The band's settings, or those of none."""
+    if band not in _BANDS:
+        raise ValueError(f'band: expected "sakoe_chiba", "abs", "slanted" or "itakura", got {band!r}')
+    if band == "itakura":
+        if bandwidth is not None:
+            raise ValueError(
+                f'bandwidth: expected None with band="itakura", which has max_slope, got {bandwidth}'
+            )
+        return Settings(band=4, max_slope=check_number(2 if max_slope is None else max_slope, "max_slope", 1))
+    if max_slope is not None:
+        raise ValueError(f'max_slope: expected None without band="itakura", got {max_slope}')
+    if bandwidth is None:
+        if band != "sakoe_chiba":
+            raise ValueError(f'bandwidth: expected a radius with band="{band}", got None')
+        return _NO_BAND
+    if isinstance(bandwidth, bool) or not isinstance(bandwidth, Integral):
+        raise TypeError(f"bandwidth: expected an int or None, got {type(bandwidth).__name__}")
+    if bandwidth < 0:
+        raise ValueError(f"bandwidth: expected a radius >= 0, or None for no band, got {bandwidth}")
+    kind = {"sakoe_chiba": 1, "abs": 2, "slanted": 3}[str(band)]
+    return Settings(band=kind, radius=min(int(bandwidth), 2**31 - 1))

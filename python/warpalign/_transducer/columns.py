@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence, ValuesView
 from numbers import Integral
 from typing import NamedTuple
 
-from torch import Tensor
-
 _MOST_BIG_BLANKS, _MOST_DURATIONS, _LONGEST = 8, 16, 64
 
 
@@ -55,7 +53,7 @@ def check_column(given: object, name: str, columns: int) -> int:
 
 
 def _check_ints(given: object, name: str) -> tuple[int, ...]:
-    if isinstance(given, (str, Tensor)) or not isinstance(given, (Sequence, ValuesView)):
+    if isinstance(given, str) or not isinstance(given, (Sequence, ValuesView)):
         raise TypeError(f"{name}: expected a sequence of ints, got {type(given).__name__}")
     for value in given:
         if isinstance(value, bool) or not isinstance(value, Integral):

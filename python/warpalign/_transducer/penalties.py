@@ -6,8 +6,7 @@ import sys
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-from warpalign._core.checks import check_number
-from warpalign._transducer.checks import check_flag
+from warpalign._core.scalars import check_flag, check_number
 from warpalign._transducer.columns import Columns
 from warpalign._transducer.settings import Settings
 

@@ -5,34 +5,21 @@ Values of tensors that lie on a device are not read. On the CPU the core checks 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import DTYPES, check_count, check_flag, check_number, check_precision, shape_of
+from warpalign._core.checks import DTYPES, check_number, check_precision, shape_of
 from warpalign._core.series import is_half, widened
 from warpalign._transport.costs import CostNormalization, DistanceNormalization
-from warpalign._transport.options import SINKHORN_FACTOR, check_annealing
-from warpalign._transport.settings import Reference, Settings, Updates
+from warpalign._transport.settings import Settings, settings_of
+from warpalign._transport.settings import check_name as check_name
+from warpalign._transport.settings import check_strength as check_strength
 
 _EQUAL_SUMS = 1e-4  # as the core's: sums may differ by this share
 _ROUNDED_SUMS = 2**-6  # the relative difference of sums of half weights that is taken for rounding
-
-
-def check_name(given: object, name: str, names: Any) -> int:
-    """The place of a name among those of a Literal."""
-    known = get_args(names)
-    if given not in known:
-        expected = " or ".join(f'"{one}"' for one in known)
-        raise ValueError(f"{name}: expected {expected}, got {given!r}")
-    return known.index(given)
-
-
-def check_strength(rho: object, name: str) -> float:
-    return math.inf if rho is None else check_number(rho, name)
 
 
 def check_normalization(normalization: object) -> CostNormalization | None:
@@ -49,46 +36,9 @@ def check_distance_normalization(normalization: object) -> DistanceNormalization
     return normalization
 
 
-def check_settings(
-    *,
-    cost_scale: object = 1.0,
-    annealing: object = None,
-    factor: float = SINKHORN_FACTOR,
-    rho_a: object = None,
-    rho_b: object = None,
-    mass: object = None,
-    reference: object = "product",
-    updates: object = "alternating",
-    max_iter: object = 1000,
-    tol: object = 1e-5,
-    precision: object = None,
-    batch_invariant: object = False,
-) -> Settings:
-    """Of the public functions' arguments, without those that depend on the problem. Their defaults are what callers without these
-    arguments have.
-
-    Args:
-        factor: of an annealing that has none of its own.
-    """
-    start, factor = check_annealing(annealing, factor)
-    for name, rho in (("rho_a", rho_a), ("rho_b", rho_b)):
-        if mass is not None and rho is not None:
-            raise ValueError(f"{name}: expected None with mass, which ties both sides, got {rho}")
-    count = check_count(max_iter, "max_iter")
-    return Settings(
-        cost_scale=check_number(cost_scale, "cost_scale", None),
-        epsilon_start=start,
-        epsilon_factor=factor,
-        rho_a=check_strength(rho_a, "rho_a"),
-        rho_b=check_strength(rho_b, "rho_b"),
-        mass=0.0 if mass is None else check_number(mass, "mass", None),
-        reference=check_name(reference, "reference", Reference),
-        updates=check_name(updates, "updates", Updates),
-        max_iterations=min(count, 2**31 - 1),
-        tolerance=check_number(tol, "tol"),
-        precision=check_precision(precision),
-        batch_invariant=check_flag(batch_invariant, "batch_invariant"),
-    )
+def check_settings(*, precision: object = None, **settings: Any) -> Settings:
+    """As settings_of(), with a precision by name; None: that of torch's own float32 products."""
+    return settings_of(precision=check_precision(precision), **settings)
 
 
 def weight_of_features(weight: object, features: str | None) -> float:

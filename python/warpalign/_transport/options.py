@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from warpalign._core.checks import check_count, check_number
+from warpalign._core.scalars import check_count, check_number
 
 SINKHORN_FACTOR = 0.5
 GROMOV_FACTOR = 0.9

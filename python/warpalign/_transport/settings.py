@@ -1,12 +1,15 @@
-"""What transport may be told besides its tensors."""
+"""What transport may be told besides its tensors, for every front end: importing this module imports no framework."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-import torch
-from torch import Tensor
+from warpalign._core.scalars import check_count, check_flag, check_number
+from warpalign._transport.options import SINKHORN_FACTOR, check_annealing
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Reference = Literal["product", "counting"]
 Updates = Literal["alternating", "symmetric"]
@@ -51,8 +54,66 @@ def as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(Settings._fields, settings, strict=True))
 
 
+def check_name(given: object, name: str, names: Any) -> int:
+    """The place of a name among those of a Literal."""
+    known = get_args(names)
+    if given not in known:
+        expected = " or ".join(f'"{one}"' for one in known)
+        raise ValueError(f"{name}: expected {expected}, got {given!r}")
+    return known.index(given)
+
+
+def check_strength(rho: object, name: str) -> float:
+    return math.inf if rho is None else check_number(rho, name)
+
+
+def settings_of(
+    *,
+    cost_scale: object = 1.0,
+    annealing: object = None,
+    factor: float = SINKHORN_FACTOR,
+    rho_a: object = None,
+    rho_b: object = None,
+    mass: object = None,
+    reference: object = "product",
+    updates: object = "alternating",
+    max_iter: object = 1000,
+    tol: object = 1e-5,
+    precision: int = 0,
+    batch_invariant: object = False,
+) -> Settings:
+    """Of the public functions' arguments, without those that depend on the problem. Their defaults are what callers without these
+    arguments have.
+
+    Args:
+        factor: of an annealing that has none of its own.
+        precision: its number.
+    """
+    start, factor = check_annealing(annealing, factor)
+    for name, rho in (("rho_a", rho_a), ("rho_b", rho_b)):
+        if mass is not None and rho is not None:
+            raise ValueError(f"{name}: expected None with mass, which ties both sides, got {rho}")
+    count = check_count(max_iter, "max_iter")
+    return Settings(
+        cost_scale=check_number(cost_scale, "cost_scale", None),
+        epsilon_start=start,
+        epsilon_factor=factor,
+        rho_a=check_strength(rho_a, "rho_a"),
+        rho_b=check_strength(rho_b, "rho_b"),
+        mass=0.0 if mass is None else check_number(mass, "mass", None),
+        reference=check_name(reference, "reference", Reference),
+        updates=check_name(updates, "updates", Updates),
+        max_iterations=min(count, 2**31 - 1),
+        tolerance=check_number(tol, "tol"),
+        precision=precision,
+        batch_invariant=check_flag(batch_invariant, "batch_invariant"),
+    )
+
+
 def of_results(table: Tensor) -> Tensor:
     """The points or costs; of float16 costs, a float32 tensor of their shape without values."""
+    import torch
+
     if table.dtype != torch.float16:
         return table
     return torch.empty((), dtype=torch.float32, device=table.device).expand(table.shape)
