@@ -36,7 +36,7 @@ export PYTHONPATH := $(CURDIR)/python
 
 # $(1): whether the C++ tests are built too. $(2): ON prints each CUDA kernel's registers and spills.
 define build_libraries
-$(cmake) -B $(BUILD)/dev -DWARPALIGN_BUILD_TORCH=ON -DWARPALIGN_BUILD_TESTS=$(1) -DWARPALIGN_PTXAS_VERBOSE=$(or $(2),OFF) $(cuda)
+$(cmake) -B $(BUILD)/dev -DWARPALIGN_BUILD_TORCH=ON -DWARPALIGN_BUILD_JAX=AUTO -DWARPALIGN_BUILD_TESTS=$(1) -DWARPALIGN_PTXAS_VERBOSE=$(or $(2),OFF) $(cuda)
 cmake --build $(BUILD)/dev -j $(JOBS)
 cmake --install $(BUILD)/dev --component python --prefix python
 endef
@@ -79,7 +79,7 @@ lint: $(dev_stamp)  ## formatting, static analysis, types, dependency direction,
 	$(python) tools/check_layers.py
 	$(python) tools/check_sizes.py
 	$(python) tools/check_python_layers.py
-	$(cmake) -B $(BUILD)/lint -DWARPALIGN_CUDA=OFF -DWARPALIGN_BUILD_TORCH=ON
+	$(cmake) -B $(BUILD)/lint -DWARPALIGN_CUDA=OFF -DWARPALIGN_BUILD_TORCH=ON -DWARPALIGN_BUILD_JAX=AUTO
 	$(MAKE) -f tools/lint.mk -j $(JOBS) -k -O tool=$(tool) build=$(BUILD)/lint files="$(tidy_files)"
 
 format: $(dev_stamp)  ## rewrites the sources as `make lint` wants them

@@ -82,7 +82,6 @@ def __dir__() -> list[str]:
     return sorted([*public, *_ESTIMATORS, *_OPERATORS, *_LAZY_MODULES])
 
 
-if (
-    "torch" in sys.modules
-):  # torch.ops.warpalign, and programs that torch.export has saved, need the operators
+# torch.ops.warpalign, and programs that torch.export has saved, need the operators.
+if sys.modules.get("torch") is not None:
     _load_operators()

@@ -36,7 +36,7 @@ import sys, torch
 before = set(sys.modules)
 import warpalign
 print(sorted(name for name in set(sys.modules) - before if name.partition(".")[0] != "warpalign"))
-left = ("cli", "compat", "estimators", "io", "metrics", "plot")
+left = ("cli", "compat", "estimators", "io", "jax", "metrics", "plot")
 print([name for name in left if f"warpalign.{name}" in sys.modules])
 """
     assert in_a_new_process(code) == "[]\n[]\n"
@@ -105,7 +105,7 @@ def test_a_public_name_is_in_its_module_at_the_root_and_in_the_reference(module:
 def test_nothing_else_is_public() -> None:
     """The modules of the package without a leading underscore are these alone, and what they define is in their __all__."""
     found = {name for _, name, _ in pkgutil.iter_modules(warpalign.__path__) if not name.startswith("_")}
-    assert found == {*OPERATORS, "estimators", "cli", "compat", "io", "metrics", "plot"}
+    assert found == {*OPERATORS, "estimators", "cli", "compat", "io", "jax", "metrics", "plot"}
     names = [name for module in OPERATORS for name in importlib.import_module(f"warpalign.{module}").__all__]
     assert sorted(names) == sorted(set(warpalign.__all__) - {"__version__"}), "a name belongs to one operator"
 

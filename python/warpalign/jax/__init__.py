@@ -1,0 +1,33 @@
+"""The operators for arrays of JAX, on the same kernels as the PyTorch functions, bitwise identical on a CPU. Needs jax, not torch.
+
+Functions have the names, arguments and meanings of the PyTorch functions. They work under jax.jit, jax.grad, jax.vmap, jax.checkpoint,
+jax.lax.scan and jax.shard_map, on CPUs and CUDA GPUs, and never wait for a device.
+"""
+
+try:
+    import jax as _jax  # noqa: F401
+except ImportError as error:
+    raise ImportError("warpalign.jax needs JAX: pip install 'warpalign[jax]'") from error
+
+from warpalign._transducer.penalties import TransducerPenalties
+from warpalign._transport.options import Annealing
+from warpalign.jax._ctc import ctc_loss
+from warpalign.jax._plan import TransportPlan
+from warpalign.jax._sinkhorn import SinkhornResult, sinkhorn
+from warpalign.jax._soft_dtw import SoftDTWAlignment, soft_dtw, soft_dtw_alignment, soft_dtw_cost
+from warpalign.jax._transducer import tdt_loss, transducer_loss
+
+__all__ = [
+    "Annealing",
+    "SinkhornResult",
+    "SoftDTWAlignment",
+    "TransducerPenalties",
+    "TransportPlan",
+    "ctc_loss",
+    "sinkhorn",
+    "soft_dtw",
+    "soft_dtw_alignment",
+    "soft_dtw_cost",
+    "tdt_loss",
+    "transducer_loss",
+]

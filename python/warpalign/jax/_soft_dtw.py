@@ -1,0 +1,336 @@
+"""Soft-DTW of arrays: settings and meanings are those of warpalign.soft_dtw()."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+from warpalign._core.scalars import (
+    COSTS,
+    Cost,
+    Precision,
+    Reduction,
+    check_flag,
+    check_number,
+    check_reduction,
+    precision_number,
+)
+from warpalign._soft_dtw.settings import Band, Settings, settings_of
+from warpalign.jax._arrays import check_lengths, check_mask, check_numbers, check_pair, check_table, widened
+from warpalign.jax._call import call
+from warpalign.jax._scaling import has_gradient, scaled, values_of
+
+
+class SoftDTWAlignment(NamedTuple):
+    """Result of :func:`soft_dtw_alignment`."""
+
+    value: Array
+    """(B,) soft-DTW values; 0-d for unbatched input."""
+    alignment: Array
+    """(B, N, M) expected alignments; (N, M) for unbatched input."""
+
+
+class _Pairs(NamedTuple):
+    x: Array
+    y: Array
+    gammas: Array | None
+    x_lengths: Array | None
+    y_lengths: Array | None
+    x_mask: Array | None
+    y_mask: Array | None
+
+
+def _run(
+    settings: Settings, alignment: bool, needs: tuple[bool, bool, bool], of: _Pairs
+) -> tuple[Array, ...]:
+    """(value, grad_x, grad_y, grad_gamma), and the alignment if it is wanted."""
+    return call(
+        "soft_dtw_alignment" if alignment else "soft_dtw",
+        **of._asdict(),
+        **settings._asdict(),
+        needs_grad_x=needs[0],
+        needs_grad_y=needs[1],
+        needs_grad_gamma=needs[2],
+    )
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _values(settings: Settings, of: _Pairs) -> Array:
+    return _run(settings, False, (False, False, False), of)[0]
+
+
+def _values_forward(settings: Settings, primals: _Pairs) -> tuple[Array, Any]:
+    needs = (has_gradient(primals.x), has_gradient(primals.y), has_gradient(primals.gammas))
+    value, *gradients = _run(settings, False, needs, values_of(primals))
+    return value, tuple(g if need else None for g, need in zip(gradients, needs, strict=True))
+
+
+def _values_backward(settings: Settings, gradients: Any, grad_value: Array) -> tuple[_Pairs]:
+    x, y, gammas = scaled(grad_value, gradients)
+    return (_Pairs(x, y, gammas, None, None, None, None),)
+
+
+_values.defvjp(_values_forward, _values_backward, symbolic_zeros=True)
+
+
+class _Costs(NamedTuple):
+    cost: Array
+    gammas: Array | None
+    x_lengths: Array | None
+    y_lengths: Array | None
+
+
+def _run_costs(settings: Settings, needs: tuple[bool, bool], of: _Costs) -> tuple[Array, ...]:
+    """(value, alignment, grad_gamma)."""
+    given = settings._asdict()
+    del given["cost_kind"]
+    return call("soft_dtw_cost", **of._asdict(), **given, needs_grad=needs[0], needs_grad_gamma=needs[1])
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _cost_values(settings: Settings, of: _Costs) -> Array:
+    return _run_costs(settings, (False, False), of)[0]
+
+
+def _cost_forward(settings: Settings, primals: _Costs) -> tuple[Array, Any]:
+    needs = (has_gradient(primals.cost), has_gradient(primals.gammas))
+    value, *gradients = _run_costs(settings, needs, values_of(primals))
+    return value, tuple(g if need else None for g, need in zip(gradients, needs, strict=True))
+
+
+def _cost_backward(settings: Settings, gradients: Any, grad_value: Array) -> tuple[_Costs]:
+    return (_Costs(*scaled(grad_value, gradients), None, None),)
+
+
+_cost_values.defvjp(_cost_forward, _cost_backward, symbolic_zeros=True)
+
+
+def _cost_kind(cost: object) -> int:
+    if cost not in COSTS:
+        names = ", ".join(f'"{name}"' for name in COSTS)
+        raise ValueError(
+            f"cost: expected one of {names}, got {cost!r}: of other costs write soft_dtw_cost(cost_matrix)"
+        )
+    return COSTS.index(str(cost))
+
+
+def _gamma(gamma: object, batch: int, dtype: Any) -> tuple[float, Array | None]:
+    """The operators' gamma, and their gammas, which take its place."""
+    if isinstance(gamma, (jax.Array, np.ndarray)):
+        return 1.0, check_numbers(gamma, "gamma", batch, dtype)
+    return check_number(gamma, "gamma"), None
+
+
+def _problem(
+    x: object,
+    y: object,
+    gamma: object,
+    cost: object,
+    x_lengths: object,
+    y_lengths: object,
+    x_mask: object,
+    y_mask: object,
+    settings: Settings,
+) -> tuple[_Pairs, Settings, bool]:
+    kind = _cost_kind(cost)
+    left, right, unbatched = check_pair(x, y)
+    batch, n, m = left.shape[0], left.shape[1], right.shape[1]
+    number, gammas = _gamma(gamma, batch, left.dtype)
+    of = _Pairs(
+        left,
+        right,
+        gammas,
+        check_lengths(x_lengths, "x_lengths", batch, n, "N", least=1, unbatched=unbatched, unit="pair"),
+        check_lengths(y_lengths, "y_lengths", batch, m, "M", least=1, unbatched=unbatched, unit="pair"),
+        check_mask(x_mask, "x_mask", batch, n),
+        check_mask(y_mask, "y_mask", batch, m),
+    )
+    return of, settings._replace(gamma=number, cost_kind=kind), unbatched
+
+
+def _reduced(value: Array, reduction: Reduction) -> Array:
+    if reduction == "mean":
+        return value.mean()
+    return value.sum() if reduction == "sum" else value
+
+
+def soft_dtw(
+    x: Array,
+    y: Array,
+    *,
+    gamma: float | Array = 1.0,
+    cost: Cost = "sqeuclidean",
+    x_lengths: Any = None,
+    y_lengths: Any = None,
+    bandwidth: int | None = None,
+    band: Band = "sakoe_chiba",
+    max_slope: float | None = None,
+    step_penalty: float = 0.0,
+    x_mask: Array | None = None,
+    y_mask: Array | None = None,
+    normalize: bool = False,
+    reduction: Reduction = "none",
+    precision: Precision = "highest",
+    batch_invariant: bool = False,
+) -> Array:
+    """Soft-DTW between pairs of time series, differentiable in both; :func:`warpalign.soft_dtw` for arrays of JAX.
+
+    Args:
+        x: (B, N, D) series of N time steps with D features, or (N, D) for a single one; float64, float32, float16 or bfloat16.
+            A batch of 1 is paired with every element of the other batch.
+        y: (B, M, D) or (M, D), of the same dtype. M may differ from N.
+        gamma: smoothing, in units of the cost; finite and >= 0, or an array () or (B,) of numbers > 0, which receives a gradient
+            too. 0 is hard DTW.
+        cost: C[i, j]: "sqeuclidean", "euclidean", "l1", "cosine" or "huber". :func:`soft_dtw_cost` takes all others.
+        x_lengths: (B,) integers: true lengths within x, from 1 to N. Padding is ignored, and its gradient is 0. Values of
+            lists and NumPy arrays are checked when the function is traced, those of arrays on a CPU when it runs; on a GPU they are
+            clamped into the range. None: all N.
+        y_lengths: (B,) true lengths within y, from 1 to M. None: all M.
+        bandwidth: radius r >= 0, in time steps, of a band around the diagonal to which paths are restricted. None: no band.
+        band: the kind of band: "sakoe_chiba", "abs", "slanted" or "itakura", as in :func:`warpalign.soft_dtw`.
+        max_slope: the largest slope, >= 1, of band="itakura", which has no bandwidth. None: 2.
+        step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
+        x_mask: (B, N) bools, True where a time step is missing: its cost to every other step is 0. None: no step is missing.
+        y_mask: (B, M) bools for y.
+        normalize: the soft-DTW divergence s(x, y) - (s(x, x) + s(y, y)) / 2 instead of s(x, y).
+        reduction: "none" for one value per pair, or their "mean" or "sum".
+        precision: how a GPU may multiply float32: "highest", "high" or "medium", as in :func:`warpalign.soft_dtw`.
+        batch_invariant: whether a pair's results are bitwise identical whatever else is in the batch.
+
+    Returns:
+        (B,) values; 0-d for unbatched input or with a reduction. float64 for float64 input, else float32.
+
+    Raises:
+        TypeError, ValueError: an argument is invalid; the message names it, what was expected and what came. Second derivatives
+            raise an error of JAX: the gradient is not differentiated.
+
+    Examples:
+        >>> x, y = jnp.ones((8, 100, 3)), jnp.zeros((8, 120, 3))
+        >>> jax.grad(lambda x: soft_dtw(x, y, gamma=0.1).mean())(x).shape
+        (8, 100, 3)
+    """
+    reduction = check_reduction(reduction)
+    settings = settings_of(
+        bandwidth, band, max_slope, step_penalty, precision_number(precision), batch_invariant
+    )
+    of, settings, unbatched = _problem(x, y, gamma, cost, x_lengths, y_lengths, x_mask, y_mask, settings)
+    value = _values(settings, of)
+    if check_flag(normalize, "normalize"):
+        of_x = _values(settings, of._replace(y=of.x, y_lengths=of.x_lengths, y_mask=of.x_mask))
+        of_y = _values(settings, of._replace(x=of.y, x_lengths=of.y_lengths, x_mask=of.y_mask))
+        value = value - (of_x + of_y) / 2
+    return _reduced(value[0] if unbatched else value, reduction)
+
+
+def soft_dtw_alignment(
+    x: Array,
+    y: Array,
+    *,
+    gamma: float | Array = 1.0,
+    cost: Cost = "sqeuclidean",
+    x_lengths: Any = None,
+    y_lengths: Any = None,
+    bandwidth: int | None = None,
+    band: Band = "sakoe_chiba",
+    max_slope: float | None = None,
+    step_penalty: float = 0.0,
+    x_mask: Array | None = None,
+    y_mask: Array | None = None,
+    precision: Precision = "highest",
+    batch_invariant: bool = False,
+) -> SoftDTWAlignment:
+    """Soft-DTW values together with the expected alignments E = d value / d C; neither is differentiable.
+
+    Args:
+        x: (B, N, D) series of N time steps with D features, or (N, D) for a single one.
+        y: (B, M, D) or (M, D), of the same dtype.
+        gamma: smoothing, in units of the cost; finite and >= 0, or an array () or (B,) of numbers > 0.
+        cost: "sqeuclidean", "euclidean", "l1", "cosine" or "huber".
+        x_lengths: (B,) true lengths within x, from 1 to N. None: all N.
+        y_lengths: (B,) true lengths within y, from 1 to M. None: all M.
+        bandwidth: radius r >= 0, in time steps, of a band around the diagonal. None: no band.
+        band: the kind of band: "sakoe_chiba", "abs", "slanted" or "itakura".
+        max_slope: the largest slope, >= 1, of band="itakura". None: 2.
+        step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
+        x_mask: (B, N) bools, True where a time step is missing. None: no step is missing.
+        y_mask: (B, M) bools for y.
+        precision: how a GPU may multiply float32: "highest", "high" or "medium".
+        batch_invariant: whether a pair's results are bitwise identical whatever else is in the batch.
+
+    Returns:
+        SoftDTWAlignment(value (B,), alignment (B, N, M)), without the batch axis for unbatched input; float64 for float64
+        input, else float32. Cells beyond a pair's true lengths are 0.
+
+    Raises:
+        TypeError, ValueError: as :func:`soft_dtw`.
+
+    Examples:
+        >>> x, y = jnp.ones((8, 100, 3)), jnp.zeros((8, 120, 3))
+        >>> soft_dtw_alignment(x, y, gamma=0.1).alignment.shape
+        (8, 100, 120)
+    """
+    settings = settings_of(
+        bandwidth, band, max_slope, step_penalty, precision_number(precision), batch_invariant
+    )
+    of, settings, unbatched = _problem(x, y, gamma, cost, x_lengths, y_lengths, x_mask, y_mask, settings)
+    of = jax.tree.map(jax.lax.stop_gradient, of)
+    value, *_, alignment = _run(settings, True, (False, False, False), of)
+    return SoftDTWAlignment(value[0], alignment[0]) if unbatched else SoftDTWAlignment(value, alignment)
+
+
+def soft_dtw_cost(
+    cost_matrix: Array,
+    *,
+    gamma: float | Array = 1.0,
+    x_lengths: Any = None,
+    y_lengths: Any = None,
+    bandwidth: int | None = None,
+    band: Band = "sakoe_chiba",
+    max_slope: float | None = None,
+    step_penalty: float = 0.0,
+    reduction: Reduction = "none",
+    batch_invariant: bool = False,
+) -> Array:
+    """Soft-DTW from the caller's own costs, differentiable in them; the gradient is the expected alignment.
+
+    Args:
+        cost_matrix: (B, N, M), or (N, M): cost of aligning time step i with j, of any sign. inf forbids a cell.
+        gamma: smoothing, in units of the cost; finite and >= 0, or an array () or (B,) of numbers > 0. 0: hard DTW.
+        x_lengths: (B,) true numbers of rows, from 1 to N. None: all N. Padding is ignored, and its gradient is 0.
+        y_lengths: (B,) true numbers of columns, from 1 to M. None: all M.
+        bandwidth: radius r >= 0, in time steps, of a band around the diagonal. None: no band.
+        band: the kind of band: "sakoe_chiba", "abs", "slanted" or "itakura".
+        max_slope: the largest slope, >= 1, of band="itakura". None: 2.
+        step_penalty: finite and >= 0, in units of the cost: added for every step that is not diagonal.
+        reduction: "none" (the default) for one value per pair, or their "mean" or "sum".
+        batch_invariant: whether a pair's results are bitwise identical whatever else is in the batch.
+
+    Returns:
+        (B,) values, 0-d for unbatched input or with a reduction; float64 for float64 input, else float32.
+
+    Raises:
+        TypeError, ValueError: as :func:`soft_dtw`.
+
+    Examples:
+        >>> soft_dtw_cost(jnp.ones((8, 100, 120)), gamma=0.1).shape
+        (8,)
+    """
+    reduction = check_reduction(reduction)
+    settings = settings_of(bandwidth, band, max_slope, step_penalty, 0, batch_invariant)
+    cost = check_table(cost_matrix, "cost_matrix", "N, M")
+    unbatched = cost.ndim == 2
+    cost = widened(cost[None] if unbatched else cost)
+    batch, n, m = cost.shape
+    number, gammas = _gamma(gamma, batch, cost.dtype)
+    of = _Costs(
+        cost,
+        gammas,
+        check_lengths(x_lengths, "x_lengths", batch, n, "N", least=1, unbatched=unbatched, unit="pair"),
+        check_lengths(y_lengths, "y_lengths", batch, m, "M", least=1, unbatched=unbatched, unit="pair"),
+    )
+    value = _cost_values(settings._replace(gamma=number), of)
+    return _reduced(value[0] if unbatched else value, reduction)
