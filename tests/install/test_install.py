@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,17 @@ value = warpalign.soft_dtw(x, torch.tensor([[0.0], [2.0]]))
 value.backward()
 assert abs(value.item() - 0.673437) < 1e-5, value
 assert (x.grad.flatten() - torch.tensor([-0.052852, -1.469224])).abs().max() < 1e-5, x.grad
+print(warpalign.__version__, warpalign.__file__)
+"""
+
+JAX_PROGRAM = """
+import sys
+sys.modules["torch"] = None
+import jax, jax.numpy as jnp, warpalign.jax
+x, y = jnp.array([[0.0], [1.0]]), jnp.array([[0.0], [2.0]])
+value, gradient = jax.value_and_grad(warpalign.jax.soft_dtw)(x, y)
+assert abs(value - 0.673437) < 1e-5, value
+assert abs(gradient.ravel() - jnp.array([-0.052852, -1.469224])).max() < 1e-5, gradient
 print(warpalign.__version__, warpalign.__file__)
 """
 
@@ -119,8 +131,9 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Enviro
 def test_the_wheel_serves_every_python_and_holds_the_python_part_alone(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     # Not the CUDA library that `make build` may have put beside the sources.
-    libraries = [name for name in names if name.endswith(".so")]
-    assert libraries == ["warpalign/lib/libwarpalign_torch_cpu.so"]
+    libraries = sorted(name for name in names if name.endswith(".so"))
+    front_ends = ["jax", "torch"] if find_spec("jaxlib") else ["torch"]
+    assert libraries == [f"warpalign/lib/libwarpalign_{name}_cpu.so" for name in front_ends]
     assert "warpalign/py.typed" in names
     assert not [name for name in names if name.endswith((".a", ".h", ".cmake"))]
     outside = [name for name in names if not name.startswith("warpalign")]
@@ -139,6 +152,12 @@ def test_the_wheels_tag_names_a_linux_that_is_old_enough(wheel: Path) -> None:
 
 def test_the_installed_package_computes(environment: Environment) -> None:
     assert str(environment.packages) in environment.run("python", "-c", PROGRAM)
+
+
+def test_the_installed_package_computes_in_jax_without_torch(environment: Environment) -> None:
+    if find_spec("jax") is None:
+        pytest.skip("JAX is not installed")
+    assert str(environment.packages) in environment.run("python", "-c", JAX_PROGRAM)
 
 
 @pytest.mark.parametrize("command", [["warpalign"], ["python", "-m", "warpalign"]], ids=["script", "module"])

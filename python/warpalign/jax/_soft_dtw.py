@@ -209,6 +209,7 @@ def soft_dtw(
             raise an error of JAX: the gradient is not differentiated.
 
     Examples:
+        >>> import jax.numpy as jnp
         >>> x, y = jnp.ones((8, 100, 3)), jnp.zeros((8, 120, 3))
         >>> jax.grad(lambda x: soft_dtw(x, y, gamma=0.1).mean())(x).shape
         (8, 100, 3)
@@ -269,6 +270,7 @@ def soft_dtw_alignment(
         TypeError, ValueError: as :func:`soft_dtw`.
 
     Examples:
+        >>> import jax.numpy as jnp
         >>> x, y = jnp.ones((8, 100, 3)), jnp.zeros((8, 120, 3))
         >>> soft_dtw_alignment(x, y, gamma=0.1).alignment.shape
         (8, 100, 120)
@@ -316,6 +318,7 @@ def soft_dtw_cost(
         TypeError, ValueError: as :func:`soft_dtw`.
 
     Examples:
+        >>> import jax.numpy as jnp
         >>> soft_dtw_cost(jnp.ones((8, 100, 120)), gamma=0.1).shape
         (8,)
     """
