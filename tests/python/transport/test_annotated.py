@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import torch
 from scipy import sparse
 
+from docs_code import ROOT
 from warpalign.compat.paste import pairwise_align
 from warpalign.transport import ConvergenceWarning, from_anndata
 
@@ -137,3 +140,18 @@ def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, *_ = slices("stand-in", 4)
     with pytest.warns(UserWarning, match="use_gpu: there is no GPU here"):
         pairwise_align(first, second, use_gpu=True, numItermax=2)
+
+
+def test_the_page_of_slices_with_anndata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All blocks of docs/howto/spatial.md, also those that need anndata, which the pages' own test leaves out."""
+    pytest.importorskip("anndata")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__page__"}
+    page = (ROOT / "docs" / "howto" / "spatial.md").read_text()
+    for code in re.findall(r"^```(?:python|py)\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        exec(code, names)
+    assert names["both"].obsp["matches"].shape == (432, 432)
+    assert (tmp_path / "spatial.png").exists()
