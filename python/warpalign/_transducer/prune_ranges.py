@@ -37,7 +37,9 @@ def first_states(
         steepest: the most states by which the band may rise from one frame to the next.
     """
     batch, frames, states = of_blanks.shape
-    sums = of_blanks.unfold(2, width, 1).sum(-1)
+    rows = of_blanks.reshape(-1, 1, 1, states)
+    pooled = torch.nn.functional.avg_pool2d(rows, (1, width), stride=1, divisor_override=1)
+    sums = pooled.view(batch, frames, states - width + 1)
     sums[..., 1:] -= of_labels[..., : states - width]
     first = sums.argmax(-1)
     frame = torch.arange(frames, device=first.device)

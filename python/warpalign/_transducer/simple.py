@@ -1,8 +1,11 @@
 """The transducer loss of an additive joint network: the logits of a node are encoder[t] + predictor[u].
 
-Logits (B, T, U+1, V) are never in memory: their normaliser is one product of exponentials.
+Logits (B, T, U+1, V) are never in memory: their normaliser is one product of shares, softmax(e[t]) and softmax(g[u]).
 
-    log sum_k exp(e[t,k] + g[u,k]) = max e[t] + max g[u] + log sum_k exp(e[t,k] - max e[t]) exp(g[u,k] - max g[u])
+    log sum_k exp(e[t,k] + g[u,k]) = Z e[t] + Z g[u] + log sum_k softmax(e[t])[k] softmax(g[u])[k],    Z x = log sum_k exp x[k]
+
+On a GPU the shares of bfloat16 logits are rounded to bfloat16, which has the range of float32, and products of them are
+summed in float32.
 
 Source: Kuang et al., "Pruned RNN-T for fast, memory-efficient ASR training", arXiv 2206.13236, section 2.
 """
@@ -15,9 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign._core.transforms import apply
+from warpalign._core.transforms import Dim, apply, no_derivative, of_each, traceable
 from warpalign._transducer import ops
-from warpalign._transducer.arc_lattice import final
 from warpalign._transducer.settings import Settings, as_keywords
 
 _PART_BYTES = 32 * 2**20
@@ -35,19 +37,54 @@ class SimpleSettings(NamedTuple):
     zero_infinity: bool
 
 
+def _real_type(tensor: Tensor) -> torch.dtype:
+    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
 def _real(tensor: Tensor) -> Tensor:
-    return tensor if tensor.dtype == torch.float64 else tensor.float()
+    return tensor.to(_real_type(tensor))
 
 
-def _powers(logits: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-    """exp(logits - max), 0 in padding, and max (B, rows, 1), for logits (B, rows, V)."""
-    most = _real(logits.amax(2, keepdim=True))
-    most = torch.where(most == -torch.inf, 0.0, most)
-    powers = torch.sub(logits, most).exp_()  # half types become float32 in the subtraction
+def _shares(logits: Tensor, lengths: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """softmax(logits) (B, rows, V), 0 in padding."""
+    shares = logits.softmax(2, dtype=dtype)
     if lengths is not None:
         row = torch.arange(logits.shape[1], device=logits.device)
-        powers.masked_fill_((row >= lengths[:, None])[..., None], 0.0)
-    return powers, most
+        shares.masked_fill_((row >= lengths[:, None])[..., None], 0.0)
+    return shares
+
+
+def _log_sums(logits: Tensor, shares: Tensor) -> Tensor:
+    """log sum_k exp(logits) (B, rows), from the share of the largest logit."""
+    return _real(logits.amax(2)) - shares.amax(2).log()
+
+
+def _factor_type(encoder: Tensor, predictor: Tensor) -> torch.dtype:
+    """Of the shares that are multiplied."""
+    if encoder.is_cuda and encoder.dtype == predictor.dtype == torch.bfloat16:
+        return torch.bfloat16
+    return torch.promote_types(_real_type(encoder), _real_type(predictor))
+
+
+def _factor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """(B, rows, columns) as a factor. bfloat16 has columns of 0 up to a multiple of 8, as matrix units read them."""
+    more = -tensor.shape[2] % 8 if dtype == torch.bfloat16 else 0
+    factor = tensor.to(dtype)
+    return torch.nn.functional.pad(factor, (0, more)) if more else factor
+
+
+def _states_factor(shares: Tensor, dtype: torch.dtype) -> Tensor:
+    """The predictor's shares (B, U+1, V) as a factor; bfloat16 has as many rows as a factor of U + 1 columns has columns."""
+    factor = _factor(shares, dtype)
+    more = -shares.shape[1] % 8 if dtype == torch.bfloat16 else 0
+    return torch.nn.functional.pad(factor, (0, 0, 0, more)) if more else factor
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b, of factors of one type; of bfloat16 in float32."""
+    if a.dtype == torch.bfloat16:
+        return torch.bmm(a, b, out_dtype=torch.float32)
+    return torch.bmm(a, b)
 
 
 def _parts(logits: Tensor) -> list[slice]:
@@ -62,18 +99,20 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _cut(tensors: Sequence[Tensor | None], part: slice) -> list[Any]:
-    return [None if tensor is None else tensor[part] for tensor in tensors]
+def _cut(tensor: Tensor | None, part: slice) -> Tensor | None:
+    return None if tensor is None else tensor[part]
 
 
-def _sums(encoder: Tensor, of_predictor: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-    """sum_k of both powers (B, T, U+1), and the encoder's maxima (B, T, 1)."""
-    sums, maxima = [], []
+def _sums(encoder: Tensor, of_states: Tensor, lengths: Tensor | None, states: int) -> tuple[Tensor, Tensor]:
+    """sum_k of both shares (B, T, U+1), and the encoder's log sum_k exp (B, T). of_states: a factor."""
+    sums, log_sums = [], []
     for part in _parts(encoder):
-        powers, most = _powers(*_cut((encoder, lengths), part))
-        sums.append(torch.matmul(powers, of_predictor[part].mT).add_(torch.finfo(powers.dtype).tiny))
-        maxima.append(most)
-    return _joined(sums), _joined(maxima)
+        logits = encoder[part]
+        shares = _shares(logits, _cut(lengths, part), _real_type(logits))
+        log_sums.append(_log_sums(logits, shares))
+        sums.append(_product(_factor(shares, of_states.dtype), of_states[part].mT))
+    found = _joined(sums)[..., :states]
+    return found + torch.finfo(found.dtype).tiny, _joined(log_sums)
 
 
 def _labels(targets: Tensor, columns: int) -> Tensor:
@@ -99,13 +138,11 @@ def _arc_weights(
 
     def weight(of_encoder: Tensor, of_predictor: Tensor, count: int) -> Tensor:
         """of_encoder: (B, T, 1 or count); of_predictor: (B, count)."""
-        of_predictor = _real(of_predictor)
-        both = _real(of_encoder) + of_predictor[:, None] - normalizer[..., :count]
-        if not scale:
-            return both
-        return torch.lerp(both, (of_predictor - alone[:, :count])[:, None].expand_as(both), scale)
+        of_both = _real(of_encoder) * (1 - scale) + (_real(of_predictor) - scale * alone[:, :count])[:, None]
+        return of_both.sub_(normalizer[..., :count], alpha=1 - scale)
 
-    weights = normalizer.new_full((batch, frames, states, kinds), -torch.inf)
+    weights = normalizer.new_empty((batch, frames, states, kinds))
+    weights[:, :, -1, -1] = -torch.inf
     for kind, column in enumerate(settings.blanks):
         weights[..., kind] = weight(encoder[..., column, None], predictor[..., column], states)
     of_encoder = encoder.gather(2, labels[:, None].expand(-1, frames, -1))
@@ -144,77 +181,121 @@ def _add_columns(to: Tensor, by_arc: Tensor, blanks: tuple[int, ...], scale: flo
         to[..., column] += scale * by_arc[..., kind]
 
 
-def _add_labels(to: Tensor, by_label: Tensor, labels: Tensor) -> None:
-    """to (B, T, V)[labels] += by_label (B, T, U). A label that comes twice adds its sum once: no order of additions is open."""
+def _of_first_labels(by_label: Tensor, labels: Tensor) -> Tensor:
+    """by_label (B, T, U), where a label that comes twice has its sum once: no order of additions is open."""
     same = labels[:, :, None] == labels[:, None, :]
-    is_first = same.to(torch.uint8).argmax(2, keepdim=True) == torch.arange(labels.shape[1], device=to.device)
-    sums = by_label @ is_first.to(by_label)
-    to.scatter_add_(2, labels[:, None].expand(-1, to.shape[1], -1), sums)
+    place = torch.arange(labels.shape[1], device=labels.device)
+    is_first = same.to(torch.uint8).argmax(2, keepdim=True) == place
+    return by_label @ is_first.to(by_label)
 
 
-class _SimpleLoss(torch.autograd.Function):
-    """(loss (B,), by_arc (B, T, U+1, K)): posteriors of the arcs with the other sign."""
+class _SimpleGradient(torch.autograd.Function):
+    """Gradients by both logits."""
 
     @staticmethod
     def forward(
-        ctx: Any,
+        grad: Tensor,
+        sums: Tensor,
+        by_arc: Tensor,
         encoder: Tensor,
         predictor: Tensor,
         targets: Tensor,
         lengths: Tensor | None,
         counts: Tensor | None,
-        settings: SimpleSettings,
+        settings: tuple[Any, ...],
     ) -> tuple[Tensor, Tensor]:
         labels = _labels(targets, encoder.shape[2])
+        saved = encoder, predictor, labels, lengths, counts, sums, by_arc
         with torch.autocast(encoder.device.type, enabled=False):
-            of_predictor, predictor_most = _powers(predictor, None if counts is None else counts + 1)
-            sums, encoder_most = _sums(encoder, of_predictor, lengths)
-            normalizer = sums.log() + encoder_most + predictor_most.mT
-            alone = of_predictor.sum(2).log() + predictor_most.squeeze(2)
-            del of_predictor
-            by_arc = _arc_weights(encoder, predictor, labels, normalizer, alone, settings)
-            loss = _lattice(by_arc, lengths, counts, settings)
-        ctx.save_for_backward(encoder, predictor, labels, lengths, counts, sums, by_arc)
-        ctx.settings = settings
-        ctx.mark_non_differentiable(by_arc)
+            return _gradients(grad, saved, SimpleSettings(*settings))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise no_derivative("second derivatives of the transducer losses")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Dim, ...], *arguments: Any) -> Any:
+        return of_each(_SimpleGradient, info.batch_size, in_dims, arguments)
+
+
+class _SimpleLoss(torch.autograd.Function):
+    """(loss (B,), by_arc (B, T, U+1, K), sums (B, T, U+1)).
+
+    by_arc: posteriors of the arcs with the other sign. sums: of the products of both shares.
+    """
+
+    @staticmethod
+    def forward(
+        encoder: Tensor,
+        predictor: Tensor,
+        targets: Tensor,
+        lengths: Tensor | None,
+        counts: Tensor | None,
+        settings: tuple[Any, ...],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        labels, of_loss = _labels(targets, encoder.shape[2]), SimpleSettings(*settings)
+        with torch.autocast(encoder.device.type, enabled=False):
+            shares = _shares(predictor, None if counts is None else counts + 1, _real_type(predictor))
+            alone = _log_sums(predictor, shares)
+            of_states = _states_factor(shares, _factor_type(encoder, predictor))
+            sums, of_encoder = _sums(encoder, of_states, lengths, predictor.shape[1])
+            normalizer = sums.log().add_(of_encoder[..., None]).add_(alone[:, None])
+            del shares, of_states
+            by_arc = _arc_weights(encoder, predictor, labels, normalizer, alone, of_loss)
+            loss = _lattice(by_arc, lengths, counts, of_loss)
+        return loss, by_arc, sums
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, by_arc, sums = output
+        ctx.mark_non_differentiable(by_arc, sums)
         ctx.set_materialize_grads(False)
-        return loss, by_arc
+        *tensors, ctx.settings = inputs
+        ctx.save_for_backward(sums, by_arc, *tensors)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
         none = (None,) * 4
         if grad is None:
             return None, None, *none
-        with torch.no_grad():
-            parts = [
-                _gradients(grad[part], _cut(ctx.saved_tensors, part), ctx.settings)
-                for part in _parts(ctx.saved_tensors[0])
-            ]
-            grads = tuple(_joined(list(of_parts)) for of_parts in zip(*parts, strict=True))
-        return *final(grads, grad, *ctx.saved_tensors[:2]), *none
+        return *apply(_SimpleGradient, grad, *ctx.saved_tensors, ctx.settings), *none
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Dim, ...], *arguments: Any) -> Any:
+        return of_each(_SimpleLoss, info.batch_size, in_dims, arguments)
 
 
-def _gradients(grad: Tensor, saved: list[Any], settings: SimpleSettings) -> tuple[Tensor, Tensor]:
-    """With respect to both logits. Through the normaliser they are products of exponentials, too."""
+def _gradients(grad: Tensor, saved: Sequence[Any], settings: SimpleSettings) -> tuple[Tensor, Tensor]:
+    """With respect to both logits. Through the normaliser they are products of shares, too."""
     encoder, predictor, labels, lengths, counts, sums, by_arc = saved
-    scale = settings.predictor_only_scale
+    columns, states, scale = encoder.shape[2], predictor.shape[1], settings.predictor_only_scale
     by_arc = by_arc * grad[:, None, None, None]
     by_arc[..., -1] *= 1 + settings.fastemit_lambda
-    by_node = by_arc.sum(3)
-    of_encoder, _ = _powers(encoder, lengths)
-    of_predictor, _ = _powers(predictor, None if counts is None else counts + 1)
-    by_sum = by_node * (scale - 1) / sums
-    by_predictor = (by_sum.mT @ of_encoder).mul_(of_predictor)
+    by_node, by_blank = by_arc.sum(3), by_arc.sum(2)
+    by_label = _of_first_labels(by_arc[:, :, :-1, -1] * (1 - scale), labels)
+    kind = _factor_type(encoder, predictor)
+    by_sum = _factor(by_node * (scale - 1) / sums, kind)
+    shares = _shares(predictor, None if counts is None else counts + 1, kind)
+    of_states = _states_factor(shares, kind)
+    by_encoder, parts = torch.empty_like(encoder), []
+    for part in _parts(encoder):
+        of_frames = _factor(_shares(encoder[part], _cut(lengths, part), kind), kind)
+        parts.append(_product(by_sum[part].mT, of_frames))
+        one = _product(by_sum[part], of_states[part])[..., :columns].mul_(of_frames[..., :columns])
+        _add_columns(one, by_blank[part], settings.blanks, 1 - scale)
+        one.scatter_add_(2, labels[part, None].expand(-1, one.shape[1], -1), by_label[part])
+        by_encoder[part] = one
+    by_predictor = _joined(parts)[:, :states, :columns].mul_(shares)
     if scale:
-        share = by_node.sum(1)[..., None] * scale / of_predictor.sum(2, keepdim=True).clamp(min=1)
-        by_predictor.addcmul_(share, of_predictor, value=-1)
-    of_states = by_arc.sum(1)
-    _add_columns(by_predictor, of_states, settings.blanks, 1)
-    by_predictor[:, :-1].scatter_add_(2, labels[..., None], of_states[:, :-1, -1:])
-    by_encoder = of_encoder.mul_(by_sum @ of_predictor)
-    _add_columns(by_encoder, by_arc.sum(2), settings.blanks, 1 - scale)
-    _add_labels(by_encoder, by_arc[:, :, :-1, -1] * (1 - scale), labels)
-    return by_encoder.to(encoder.dtype), by_predictor.to(predictor.dtype)
+        by_predictor.addcmul_(by_node.sum(1)[..., None], shares.to(by_node.dtype), value=-scale)
+    by_state = by_arc.sum(1)
+    _add_columns(by_predictor, by_state, settings.blanks, 1)
+    by_predictor[:, :-1].scatter_add_(2, labels[..., None], by_state[:, :-1, -1:])
+    return by_encoder, by_predictor.to(predictor.dtype)
 
 
 def simple_losses(
@@ -229,8 +310,12 @@ def simple_losses(
 
     Posteriors: of the blanks that pass each frame in each state, (B, T, U+1), and of the labels, (B, T, U).
     """
-    result: tuple[Tensor, Tensor] = apply(_SimpleLoss, encoder, predictor, targets, lengths, counts, settings)
-    loss, by_arc = result
+    if torch.compiler.is_compiling():
+        encoder, predictor = traceable(encoder), traceable(predictor)
+    result: tuple[Tensor, Tensor, Tensor] = apply(
+        _SimpleLoss, encoder, predictor, targets, lengths, counts, tuple(settings)
+    )
+    loss, by_arc, _ = result
     of_blanks = -by_arc[..., 0]
     for kind, frames in enumerate(settings.durations, 1):
         # A big blank passes its first frame and those after it.

@@ -145,6 +145,14 @@ def additive(given: Given) -> tuple[Tensor, Tensor, Tensor, int]:
     return zeros(given, 2, 3, 5), zeros(given, 2, 4, 5), given.ints([1, 2], [2, 1]), 0
 
 
+def second_derivative_of_scores(given: Given) -> None:
+    px, py = (one.requires_grad_() for one in scores(given))
+    gradients = torch.autograd.grad(
+        fast_rnnt.mutual_information_recursion(px, py).sum(), (px, py), create_graph=True
+    )
+    gradients[0].sum().backward()
+
+
 def shape_error(call: Callable[[Given], object], message: str) -> BadCall:
     return BadCall(call, ShapeError, message)
 
@@ -182,6 +190,11 @@ CALLS |= {
         lambda g: fast_rnnt.rnnt_loss_simple(*additive(g), reduction="max"),
         ValueError,
         "reduction: expected 'none', 'mean' or 'sum', got 'max'",
+    ),
+    "fast_rnnt: second derivative": BadCall(
+        second_derivative_of_scores,
+        NotImplementedError,
+        "warpalign: second derivatives of the transducer losses are not available",
     ),
     "fast_rnnt: s_range": shape_error(
         lambda g: fast_rnnt.get_rnnt_prune_ranges(
