@@ -38,7 +38,7 @@ inline constexpr CudaTuning kCudaTunings[] = {
     {
         .device_class = 90,
         .warpgroup_labels = 17,
-        .warpgroup_chunk_bytes = 62914560,
+        .warpgroup_chunk_bytes = 94371840,
         .warpgroup_chunk_cost = 800000,
         .warpgroup_weight_parts = 8,
         .chunk_bytes = 25165824,
