@@ -185,9 +185,10 @@ def test_new_tokens_are_those_of_all_hypotheses(name: str, device: torch.device)
 
 def labels_of_places(state: Any, b: int) -> list[tuple[int, ...]]:
     """The labels of every hypothesis that a stream goes on with."""
-    found = []
+    found: list[tuple[int, ...]] = []
     for k in (state.log_prob[b] > -torch.inf).nonzero()[:, 0].tolist():
-        node, labels = int(state.hypothesis[b, k, 2]), []
+        node = int(state.hypothesis[b, k, 2])
+        labels: list[int] = []
         while node >= 0:
             parent, label = state.nodes[b, node, :2].tolist()
             labels.insert(0, label)
