@@ -14,6 +14,7 @@ import argparse
 import statistics
 
 import torch
+from torch.amp.grad_scaler import GradScaler
 
 from benchmarks.harness.results import (
     Row,
@@ -36,7 +37,7 @@ def train(task: Task, mode: str, seed: int, device: torch.device) -> Row:
     model = job.model.to(device)
     loss = warpalign_loss(task.gamma, device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    scaler = torch.amp.GradScaler(device.type, enabled=mode == "float16")
+    scaler = GradScaler(device.type, enabled=mode == "float16")
     batches = torch.Generator().manual_seed(seed)
     dtype = getattr(torch, mode)
 
