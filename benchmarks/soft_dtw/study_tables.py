@@ -185,6 +185,64 @@ def packed_table() -> str:
     return f"{markdown(header, body)}\n\n{note}"
 
 
+def barycenters_table() -> str:
+    """Soft barycenters beside DBA, with outliers."""
+    rows = newest(tables.load("*/*-barycenters.json"), "device", "outliers", "method", "gamma", "start")
+    if not rows:
+        return NOTHING
+    shares = list(dict.fromkeys(row["outliers"] for row in rows))
+    header = ["method", "gamma / median", "start"]
+    header += [f"error, {100 * share:g} % outliers" for share in shares] + ["seconds", "iterations"]
+    body = []
+    for method, gamma, start in dict.fromkeys((row["method"], row["gamma"], row["start"]) for row in rows):
+        of = [row for row in rows if (row["method"], row["gamma"], row["start"]) == (method, gamma, start)]
+        body.append(
+            [
+                *("DBA" if method == "dba" else "soft-DTW", "–" if gamma is None else f"{gamma:g}", start),
+                *(number(row["error"]) for row in of),
+                *(number(of[0]["seconds"]), f"{of[0]['iterations']:g}"),
+            ]
+        )
+    first = rows[0]
+    note = (
+        f"{origin(rows)}. `benchmarks/soft_dtw/barycenter_study.py`: {first['series']} series of {first['N']} steps, means of {first['seeds']} seeds. Error: "
+        "hard DTW between the barycenter and the template of the series, per time step. gamma is a multiple of the median cost of two series per step; "
+        "seconds and iterations (at most 50) without outliers."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
+def elastic_table() -> str:
+    """Elastic distances, beside aeon on a CPU."""
+    rows = newest(tables.load("*/*-elastic.json"), "device", "metric", "B", "N", "D")
+    if not rows:
+        return NOTHING
+    header = [
+        "device",
+        "metric",
+        "pairs × N² × D",
+        "value, ms",
+        "with gradients, ms",
+        "MiB",
+        "aeon, value, ms",
+    ]
+    body = [
+        [
+            *(row["device"], row["metric"], f"{row['B']} × {row['N']}² × {row['D']}"),
+            *(
+                "–" if row[key] is None else number(row[key])
+                for key in ("forward_ms", "step_ms", "mib", "aeon_ms")
+            ),
+        ]
+        for row in rows
+    ]
+    note = (
+        f"{origin(rows)}. `benchmarks/soft_dtw/elastic.py`: float32, the metrics' default parameters; aeon 1.6 in float64. One thread of a CPU, "
+        "while other programs used the cores. MiB: the peak with gradients, above the series."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "sampling": sampling_table,
     "linear-metric": linear_metric_table,
@@ -193,4 +251,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "mixed-precision": mixed_precision_table,
     "half-types": half_types_table,
     "packed": packed_table,
+    "barycenters": barycenters_table,
+    "elastic": elastic_table,
 }
