@@ -9,30 +9,14 @@
 
 #include "call.h"
 #include "checks.h"
+#include "soft_dtw_problem.h"
 #include "warpalign/soft_dtw_sample.h"
 
 namespace warpalign::binding {
 namespace {
 
-// An operator's arguments besides tensors and lengths, with the names of soft_dtw_schemas.cpp. The functions
-// that are registered at the end list these in the schemas' order; nothing else here depends on that order.
-// Every member has an initialiser: g++ asks for one where a list names only some members.
-struct Settings {
-  double gamma = 1.0;
-  int64_t band = 0;
-  int64_t radius = 0;
-  double max_slope = 2.0;
-  double step_penalty = 0.0;
-  int64_t precision = 0;
-  bool batch_invariant = false;
-  std::optional<Tensor> gammas = {};  // NOLINT(readability-redundant-member-init)
-  int64_t cost_kind = 0;
-  std::optional<Tensor> x_mask = {};  // NOLINT(readability-redundant-member-init)
-  std::optional<Tensor> y_mask = {};  // NOLINT(readability-redundant-member-init)
-};
-
 void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Tensor& like,
-         const Settings& settings) {
+         const SoftDtwSettings& settings) {
   call_core(
       Operator::kSoftDtw, like, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) { return soft_dtw_workspace_bytes(problem, outputs, execution); },
@@ -42,7 +26,7 @@ void run(const SoftDtwProblem& problem, const SoftDtwOutputs& outputs, const Ten
 }
 
 void run_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents, const SoftDtwOutputs& outputs,
-             const Tensor& like, const Settings& settings) {
+             const Tensor& like, const SoftDtwSettings& settings) {
   call_core(
       Operator::kSoftDtw, like, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) {
@@ -51,60 +35,6 @@ void run_jvp(const SoftDtwProblem& problem, const SoftDtwTangents& tangents, con
       [&](Workspace workspace, const Execution& execution) {
         return soft_dtw_jvp(problem, tangents, outputs, workspace, execution);
       });
-}
-
-using Lengths = std::optional<Tensor>;
-SoftDtwProblem series_problem(const Tensor& x, const Tensor& y, const Lengths& x_lengths,
-                              const Lengths& y_lengths, bool takes_halves) {
-  SoftDtwProblem problem{};
-  problem.dtype = check_table(x, "x", "(B, N, D)", takes_halves);
-  if (check_table(y, "y", "(B, M, D)", takes_halves) != problem.dtype)
-    fail("y", "the dtype of x, " + dtype_of(x), dtype_of(y));
-  check_same_device(y, "y", x, "x");
-  if (x.size(0) != y.size(0) || x.size(2) != y.size(2)) {
-    fail("y", "(B, M, D) with the B and D of x, which has " + shape_of(x), shape_of(y));
-  }
-  problem.batch = static_cast<std::int32_t>(x.size(0));
-  problem.n = static_cast<std::int32_t>(x.size(1));
-  problem.m = static_cast<std::int32_t>(y.size(1));
-  problem.dim = static_cast<std::int32_t>(x.size(2));
-  problem.x = strided<3>(x);
-  problem.y = strided<3>(y);
-  problem.x_lengths = check_lengths(x_lengths, "x_lengths", x, "x");
-  problem.y_lengths = check_lengths(y_lengths, "y_lengths", x, "x");
-  return problem;
-}
-
-SoftDtwProblem cost_problem(const Tensor& cost, const Lengths& x_lengths, const Lengths& y_lengths) {
-  SoftDtwProblem problem{};
-  problem.dtype = check_table(cost, "cost", "(B, N, M)");
-  problem.batch = static_cast<std::int32_t>(cost.size(0));
-  problem.n = static_cast<std::int32_t>(cost.size(1));
-  problem.m = static_cast<std::int32_t>(cost.size(2));
-  problem.cost = strided<3>(cost);
-  problem.x_lengths = check_lengths(x_lengths, "x_lengths", cost, "cost");
-  problem.y_lengths = check_lengths(y_lengths, "y_lengths", cost, "cost");
-  return problem;
-}
-
-// The settings that a problem of series and one of costs share. `first` is the problem's first tensor.
-void set_paths(SoftDtwProblem& problem, const Settings& settings, const Tensor& first,
-               const char* first_name) {
-  problem.gamma = settings.gamma;
-  problem.band = {enumerator<BandKind>(settings.band), narrowed(settings.radius), settings.max_slope};
-  problem.step_penalty = settings.step_penalty;
-  if (settings.gammas) problem.gammas = check_vector(*settings.gammas, "gammas", first, first_name);
-}
-
-void set_steps(SoftDtwProblem& problem, const Settings& settings, const Tensor& x, const Tensor& y) {
-  problem.cost_kind = enumerator<CostKind>(settings.cost_kind);
-  if (settings.x_mask) problem.x_mask = check_mask(*settings.x_mask, "x_mask", x);
-  if (settings.y_mask) problem.y_mask = check_mask(*settings.y_mask, "y_mask", y);
-}
-
-// An output's dtype: float32 for series of half types.
-ScalarType result_dtype(const Tensor& x) {
-  return x.scalar_type() == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
 }
 
 // The requested outputs of a problem of series, besides the value. end_values: the problem is a subsequence.
@@ -122,7 +52,7 @@ struct SeriesResult {
 };
 
 SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengths, const Lengths& y_lengths,
-                        const Settings& settings, Wanted wanted) {
+                        const SoftDtwSettings& settings, Wanted wanted) {
   SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths, x.is_cuda());
   const ScalarType dtype = result_dtype(x);
   if (settings.gammas && x.scalar_type() != dtype) {
@@ -148,7 +78,7 @@ SeriesResult run_series(const Tensor& x, const Tensor& y, const Lengths& x_lengt
 }
 
 std::tuple<Tensor, Tensor, Tensor> run_cost(const Tensor& cost, const Lengths& x_lengths,
-                                            const Lengths& y_lengths, const Settings& settings,
+                                            const Lengths& y_lengths, const SoftDtwSettings& settings,
                                             bool needs_grad, bool needs_grad_gamma) {
   SoftDtwProblem problem = cost_problem(cost, x_lengths, y_lengths);
   set_paths(problem, settings, cost, "cost");
@@ -181,7 +111,7 @@ std::tuple<Tensor, Tensor, Tensor> run_series_jvp(const Tensor& x, const Tensor&
                                                   const std::optional<Tensor>& x_tangent,
                                                   const std::optional<Tensor>& y_tangent,
                                                   const Lengths& x_lengths, const Lengths& y_lengths,
-                                                  const Settings& settings, Wanted wanted) {
+                                                  const SoftDtwSettings& settings, Wanted wanted) {
   SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths, false);
   set_steps(problem, settings, x, y);
   set_paths(problem, settings, x, "x");
@@ -200,7 +130,7 @@ std::tuple<Tensor, Tensor, Tensor> run_series_jvp(const Tensor& x, const Tensor&
 
 std::tuple<Tensor, Tensor> run_cost_jvp(const Tensor& cost, const Tensor& cost_tangent,
                                         const Lengths& x_lengths, const Lengths& y_lengths,
-                                        const Settings& settings, bool needs_grad) {
+                                        const SoftDtwSettings& settings, bool needs_grad) {
   SoftDtwProblem problem = cost_problem(cost, x_lengths, y_lengths);
   set_paths(problem, settings, cost, "cost");
   const SoftDtwTangents tangents{{}, {}, check_tangent(cost_tangent, "cost_tangent", cost, "cost")};
@@ -214,7 +144,7 @@ std::tuple<Tensor, Tensor> run_cost_jvp(const Tensor& cost, const Tensor& cost_t
 
 // Draws `count` paths of every pair. `first` is the problem's first tensor.
 std::tuple<Tensor, Tensor> run_sample(const SoftDtwProblem& problem, int64_t count, int64_t seed,
-                                      const Tensor& first, const Settings& settings) {
+                                      const Tensor& first, const SoftDtwSettings& settings) {
   if (count < 0 || count > std::numeric_limits<std::int32_t>::max()) {
     fail("count", "0 to 2^31 - 1 paths", std::to_string(count));
   }
@@ -263,6 +193,29 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> soft_dtw_alignment_op(
        y_mask},
       {.grad_x = needs_grad_x, .grad_y = needs_grad_y, .grad_gamma = needs_grad_gamma, .alignment = true});
   return {result.value, result.grad_x, result.grad_y, result.grad_gamma, result.alignment};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> soft_dtw_packed_op(
+    const Tensor& x, const Tensor& y, const Tensor& x_offsets, const Tensor& y_offsets,
+    const Tensor& x_lengths, const Tensor& y_lengths, int64_t n, int64_t m, double gamma, bool needs_grad_x,
+    bool needs_grad_y, int64_t band, int64_t radius, double max_slope, double step_penalty, int64_t precision,
+    bool batch_invariant, const std::optional<Tensor>& gammas, bool needs_grad_gamma, int64_t cost_kind) {
+  const SoftDtwSettings settings{gamma,           band,   radius,   max_slope, step_penalty, precision,
+                                 batch_invariant, gammas, cost_kind};
+  SoftDtwProblem problem = packed_problem(x, y, x_offsets, y_offsets, x_lengths, y_lengths, n, m);
+  problem.cost_kind = enumerator<CostKind>(cost_kind);
+  const ScalarType dtype = result_dtype(x);
+  if (gammas && gammas->scalar_type() != dtype) fail("gammas", "the dtype of the value", dtype_of(*gammas));
+  const Tensor value = allocate(x, {problem.batch}, true, dtype);
+  set_paths(problem, settings, value, "the value");
+  const Tensor grad_x = allocate(x, {1, problem.x_steps, problem.dim}, needs_grad_x, dtype);
+  const Tensor grad_y = allocate(x, {1, problem.y_steps, problem.dim}, needs_grad_y, dtype);
+  const Tensor grad_gamma = allocate(x, {problem.batch}, needs_grad_gamma, dtype);
+  run(problem,
+      {value.mutable_data_ptr(), data_or_null(grad_x, needs_grad_x), data_or_null(grad_y, needs_grad_y),
+       nullptr, data_or_null(grad_gamma, needs_grad_gamma)},
+      x, settings);
+  return {value, grad_x, grad_y, grad_gamma};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> soft_dtw_subsequence_op(
@@ -315,8 +268,8 @@ std::tuple<Tensor, Tensor> soft_dtw_sample_op(const Tensor& x, const Tensor& y, 
                                               const std::optional<Tensor>& gammas, int64_t cost_kind,
                                               const std::optional<Tensor>& x_mask,
                                               const std::optional<Tensor>& y_mask) {
-  const Settings settings{gamma,           band,   radius,    max_slope, step_penalty, precision,
-                          batch_invariant, gammas, cost_kind, x_mask,    y_mask};
+  const SoftDtwSettings settings{gamma,           band,   radius,    max_slope, step_penalty, precision,
+                                 batch_invariant, gammas, cost_kind, x_mask,    y_mask};
   SoftDtwProblem problem = series_problem(x, y, x_lengths, y_lengths, false);
   set_steps(problem, settings, x, y);
   set_paths(problem, settings, x, "x");
@@ -329,7 +282,8 @@ std::tuple<Tensor, Tensor> soft_dtw_cost_sample_op(const Tensor& cost, const Len
                                                    double max_slope, double step_penalty, int64_t precision,
                                                    bool batch_invariant,
                                                    const std::optional<Tensor>& gammas) {
-  const Settings settings{gamma, band, radius, max_slope, step_penalty, precision, batch_invariant, gammas};
+  const SoftDtwSettings settings{gamma,        band,      radius,          max_slope,
+                                 step_penalty, precision, batch_invariant, gammas};
   SoftDtwProblem problem = cost_problem(cost, x_lengths, y_lengths);
   set_paths(problem, settings, cost, "cost");
   return run_sample(problem, count, seed, cost, settings);
@@ -342,6 +296,7 @@ WARPALIGN_OPERATORS(library) {
   using namespace warpalign::binding;  // NOLINT: registration
   library.impl("soft_dtw", WARPALIGN_OPERATOR(&soft_dtw_op));
   library.impl("soft_dtw_alignment", WARPALIGN_OPERATOR(&soft_dtw_alignment_op));
+  library.impl("soft_dtw_packed", WARPALIGN_OPERATOR(&soft_dtw_packed_op));
   library.impl("soft_dtw_subsequence", WARPALIGN_OPERATOR(&soft_dtw_subsequence_op));
   library.impl("soft_dtw_cost", WARPALIGN_OPERATOR(&soft_dtw_cost_op));
   library.impl("soft_dtw_jvp", WARPALIGN_OPERATOR(&soft_dtw_jvp_op));

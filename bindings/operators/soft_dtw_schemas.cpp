@@ -21,6 +21,12 @@ WARPALIGN_SCHEMAS(library) {
               " -> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor grad_gamma)");
   library.def("soft_dtw_alignment" WARPALIGN_SERIES
               " -> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor grad_gamma, Tensor alignment)");
+  // Series end to end without padding: x (1, steps, D), pair b's series being the x_lengths[b] <= n steps
+  // from x_offsets[b] (int64) on, and the same for y.
+  library.def(
+      "soft_dtw_packed(Tensor x, Tensor y, Tensor x_offsets, Tensor y_offsets, Tensor x_lengths, Tensor "
+      "y_lengths, int n, int m, float gamma, bool needs_grad_x, bool needs_grad_y, *, " WARPALIGN_PATHS
+      ", int cost_kind=0) -> (Tensor value, Tensor grad_x, Tensor grad_y, Tensor grad_gamma)");
   library.def(
       "soft_dtw_subsequence(Tensor x, Tensor y, Tensor? x_lengths, Tensor? y_lengths, float gamma, bool "
       "needs_grad_x, bool needs_grad_y, *, float step_penalty=0.0, int cost_kind=0, bool "

@@ -57,6 +57,16 @@ struct SoftDtwProblem {
   // because the host never reads device memory.
   const std::int32_t* x_lengths = nullptr;
   const std::int32_t* y_lengths = nullptr;
+  // Packed series, end to end without padding. x_offsets: (B,), in steps; pair b's series is the steps
+  // x_offsets[b] ... x_offsets[b] + x_lengths[b] - 1 of an x (x_steps, D), whose stride[0] is not used.
+  // x_lengths is not null, N is the longest length or more, and grad_x is (x_steps, D), 0 at steps of no
+  // pair. Steps belong to one pair at most. Null: x is (B, N, D). The same for y. Host execution returns an
+  // error for steps out of range; CUDA execution does not check. Not with a cost matrix, masks,
+  // CostKind::kCosine, soft_dtw_jvp() or soft_dtw_sample(). x_steps D and y_steps D are at most 2^48.
+  const std::int64_t* x_offsets = nullptr;
+  const std::int64_t* y_offsets = nullptr;
+  std::int64_t x_steps = 0;
+  std::int64_t y_steps = 0;
   // Finite and >= 0, in units of the cost. 0: hard DTW, the value of the best path and the gradient along it.
   // Among equally good steps into a cell the diagonal one is taken, then the one from i - 1, then from j - 1.
   double gamma = 1.0;
@@ -83,8 +93,8 @@ struct SoftDtwProblem {
 // NaN among its costs gets NaN everywhere. A pair whose every path costs inf gets value inf and gradient 0.
 struct SoftDtwOutputs {
   void* value = nullptr;      // (B,), never null
-  void* grad_x = nullptr;     // (B, N, D): d value[b] / d x[b]
-  void* grad_y = nullptr;     // (B, M, D): d value[b] / d y[b]
+  void* grad_x = nullptr;     // (B, N, D), or (x_steps, D) of packed series: d value[b] / d x[b]
+  void* grad_y = nullptr;     // (B, M, D), or (y_steps, D): d value[b] / d y[b]
   void* alignment = nullptr;  // (B, N, M): E, the expected alignment = d value[b] / d C[b]
   // (B,): d value[b] / d gamma[b], minus the entropy of the distribution of paths; 0 at gamma = 0.
   void* grad_gamma = nullptr;

@@ -20,6 +20,7 @@ using detail::soft_dtw::check_data;
 using detail::soft_dtw::check_extents;
 using detail::soft_dtw::check_inputs;
 using detail::soft_dtw::check_settings;
+using detail::soft_dtw::gradient_rows;
 using detail::soft_dtw::result_size;
 
 Status check_outputs(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspace workspace,
@@ -27,8 +28,8 @@ Status check_outputs(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspa
   const std::size_t b = p.batch, n = p.n, m = p.m, d = p.dim, size = result_size(p);
   const detail::WrittenMemory written[] = {
       {"value", out.value, b * size, size},
-      {"grad_x", out.grad_x, b * n * d * size, size},
-      {"grad_y", out.grad_y, b * m * d * size, size},
+      {"grad_x", out.grad_x, gradient_rows(p, false) * d * size, size},
+      {"grad_y", out.grad_y, gradient_rows(p, true) * d * size, size},
       {"alignment", out.alignment, b * n * m * size, size},
       {"grad_gamma", out.grad_gamma, b * size, size},
       {"end_values", out.end_values, b * m * size, size},
@@ -62,6 +63,10 @@ Status check_tangents(const SoftDtwProblem& p, const SoftDtwTangents& tangents, 
     return Status::unsupported("gamma", "hard DTW (gamma = 0) has no second derivatives");
   }
   if (out.grad_gamma) return Status::invalid("grad_gamma", "null: gamma has no tangent", 1);
+  if (p.x_offsets || p.y_offsets) {
+    return Status::unsupported(p.x_offsets ? "x_offsets" : "y_offsets",
+                               "packed series have no second derivatives; pad them");
+  }
   if (p.cost.data && (tangents.x.data || tangents.y.data)) {
     return Status::invalid("tangents", "that of cost alone, because the problem has no x and y", 1);
   }

@@ -25,6 +25,10 @@ Status check(const SoftDtwProblem& p, const SoftDtwSamples& samples, const Execu
     return Status::invalid("paths_per_pair", "at most 2^48 numbers in all paths", samples.paths_per_pair);
   }
   if (p.batch == 0) return {};
+  if (p.x_offsets || p.y_offsets) {
+    return Status::unsupported(p.x_offsets ? "x_offsets" : "y_offsets",
+                               "paths are drawn for padded series; pad these");
+  }
   return detail::soft_dtw::check_data(p, execution);
 }
 

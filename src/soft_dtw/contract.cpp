@@ -1,6 +1,7 @@
 // Checks of a soft-DTW problem that soft_dtw(), soft_dtw_jvp() and soft_dtw_sample() share.
 #include "soft_dtw/contract.h"
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 
@@ -34,6 +35,49 @@ Status check_band(const Band& band) {
   return {};
 }
 
+// Packed series of one side.
+struct PackedSide {
+  const char* offsets_name;
+  const char* lengths_name;
+  const char* steps_name;
+  const std::int64_t* offsets;
+  const std::int32_t* lengths;
+  std::int64_t steps;
+};
+std::array<PackedSide, 2> packed_sides(const SoftDtwProblem& p) {
+  return {{{"x_offsets", "x_lengths", "x_steps", p.x_offsets, p.x_lengths, p.x_steps},
+           {"y_offsets", "y_lengths", "y_steps", p.y_offsets, p.y_lengths, p.y_steps}}};
+}
+
+Status check_packed_steps(const SoftDtwProblem& p) {
+  for (const PackedSide& side : packed_sides(p)) {
+    if (!side.offsets) continue;
+    if (side.steps < 1 || !few_enough({side.steps, p.dim})) {
+      return Status::invalid(side.steps_name, "at least 1 step, and at most 2^48 elements of all steps",
+                             static_cast<double>(side.steps));
+    }
+  }
+  return {};
+}
+
+// The lengths have been checked.
+Status check_packed(const SoftDtwProblem& p, Device device) {
+  for (const PackedSide& side : packed_sides(p)) {
+    if (!side.offsets) continue;
+    if (p.cost.data) return Status::invalid(side.offsets_name, "null with a cost matrix", 1);
+    if (p.x_mask || p.y_mask)
+      return Status::invalid(side.offsets_name, "null with masks of missing steps", 1);
+    if (is_cosine(p)) return Status::unsupported(side.offsets_name, "the cosine takes padded series");
+    if (!side.lengths) return Status::invalid(side.lengths_name, "the lengths of packed series", 0);
+    for (int b = 0; device == Device::kHost && b < p.batch; ++b) {
+      if (side.offsets[b] >= 0 && side.offsets[b] <= side.steps - side.lengths[b]) continue;
+      return Status::invalid(side.offsets_name, "a first step whose series ends within all steps",
+                             static_cast<double>(side.offsets[b]), b);
+    }
+  }
+  return {};
+}
+
 // An error if no path exists. Checked if the lengths are known on the host.
 Status check_path(const SoftDtwProblem& p, Device device) {
   if (p.band.kind == BandKind::kNone || (device == Device::kCuda && (p.x_lengths || p.y_lengths))) return {};
@@ -63,6 +107,7 @@ Status check_extents(const SoftDtwProblem& p) {
   if (p.cost.data) return {};
   if (p.batch > 0 && p.dim < 1) return Status::invalid("dim", "at least 1 feature", p.dim);
   if (p.dim > kLongest) return Status::invalid("dim", "at most 2^29 features", p.dim);
+  if (Status s = check_packed_steps(p); !s.ok()) return s;
   if (!few_enough({p.batch, p.n, p.dim}) || !few_enough({p.batch, p.m, p.dim})) {
     return Status::invalid("dim", "at most 2^48 elements of x, B N D, and of y, B M D", p.dim);
   }
@@ -111,6 +156,7 @@ Status check_data(const SoftDtwProblem& p, const Execution& execution) {
     if (s.ok()) s = check_gammas(p);
     if (!s.ok()) return s;
   }
+  if (Status s = check_packed(p, execution.device); !s.ok()) return s;
   return check_path(p, execution.device);
 }
 
@@ -138,6 +184,8 @@ Status check_inputs(const SoftDtwProblem& p, const SoftDtwTangents& tangents) {
       {"gammas", p.gammas, result_size(p)},
       {"x_lengths", p.x_lengths, sizeof(int)},
       {"y_lengths", p.y_lengths, sizeof(int)},
+      {"x_offsets", p.x_offsets, sizeof(std::int64_t)},
+      {"y_offsets", p.y_offsets, sizeof(std::int64_t)},
       {"tangents", tangents.x.data, size_of(p.dtype)},
       {"tangents", tangents.y.data, size_of(p.dtype)},
       {"tangents", tangents.cost.data, size_of(p.dtype)},

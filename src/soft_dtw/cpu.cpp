@@ -3,6 +3,7 @@
 #include <bit>
 #include <cfloat>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numbers>
 
@@ -139,9 +140,9 @@ void write_gradients(const Job& job, const CpuPair<Real, Exponent>& pair, const 
     for (int k = 0; job.gamma > 0 && k < strips_of(pair); ++k) entropy += pair.entropy[k];
     static_cast<Storage*>(job.out.grad_gamma)[job.b] = static_cast<Storage>(-entropy / std::numbers::log2e);
   }
-  unpack_gradient<Storage>(pair.grad_x, pair.x_stride, job.n, job.p.dim, false, factor, job.b, job.p.n,
+  unpack_gradient<Storage>(pair.grad_x, pair.x_stride, job.n, job.p.dim, false, factor, x_steps_of(job),
                            job.out.grad_x);
-  unpack_gradient<Storage>(pair.grad_y, pair.y_stride, job.m, job.p.dim, true, -factor, job.b, job.p.m,
+  unpack_gradient<Storage>(pair.grad_y, pair.y_stride, job.m, job.p.dim, true, -factor, y_steps_of(job),
                            job.out.grad_y);
   zero_padding<Storage>(job.out.alignment, job.b, job.p.n, job.p.m, job.n, job.m);
 }
@@ -232,6 +233,15 @@ bool solve(const Job& job, const cpu::ItemMemory& memory, const Extent& extent) 
   return true;
 }
 
+// Zeros, where packed series may leave out steps.
+void clear_steps_of_no_pair(const SoftDtwProblem& p, const SoftDtwOutputs& out) {
+  const auto clear = [&](void* gradient, bool of_y) {
+    if (gradient) std::memset(gradient, 0, gradient_rows(p, of_y) * p.dim * size_of(p.dtype));
+  };
+  if (p.x_offsets) clear(out.grad_x, false);
+  if (p.y_offsets) clear(out.grad_y, true);
+}
+
 }  // namespace
 
 Status check_way_cpu(const SoftDtwProblem& p, bool second_order, const Execution& execution) {
@@ -256,6 +266,7 @@ Status run_cpu(const SoftDtwProblem& p, const SoftDtwOutputs& out, Workspace wor
     describe(p, team, execution, *log);
     return {};
   }
+  clear_steps_of_no_pair(p, out);
   const Extent extent = extent_of(out, team);
   const CpuKernels& kernels = selected_kernels();
   cpu::run_team(team, workspace, execution, [&](int b, const cpu::ItemMemory& memory) {

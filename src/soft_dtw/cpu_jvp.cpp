@@ -72,7 +72,7 @@ template <class Storage>
 void bind_side(const StridedTensor& from, const Job& job, int length, bool backwards, std::int64_t stride,
                int packed_dim, const double* weight, double* to) {
   const int dim = from.data ? job.p.dim : 0;
-  pack_series<Storage>(from, job.b, length, dim, backwards, stride, to);
+  pack_series<Storage>(from, job.b * from.stride[0], length, dim, backwards, stride, to);
   std::fill(to + dim * stride, to + packed_dim * stride, 0.0);
   if (weight) clear_missing(weight, stride, dim, to);
 }
@@ -114,9 +114,9 @@ void write_gradients(const Job& job, const DualPair& dual) {
     denormalize_tangent(pair.y, q.y, pair.grad_y, pair.y_stride, job.m, job.p.dim, dual.norms.y,
                         dual.norm_tangents.y, q.grad_y);
   }
-  unpack_gradient<Storage>(q.grad_x, pair.x_stride, job.n, job.p.dim, false, q.cost_factor, job.b, job.p.n,
+  unpack_gradient<Storage>(q.grad_x, pair.x_stride, job.n, job.p.dim, false, q.cost_factor, x_steps_of(job),
                            job.out.grad_x);
-  unpack_gradient<Storage>(q.grad_y, pair.y_stride, job.m, job.p.dim, true, -q.cost_factor, job.b, job.p.m,
+  unpack_gradient<Storage>(q.grad_y, pair.y_stride, job.m, job.p.dim, true, -q.cost_factor, y_steps_of(job),
                            job.out.grad_y);
   zero_padding<Storage>(job.out.alignment, job.b, job.p.n, job.p.m, job.n, job.m);
 }

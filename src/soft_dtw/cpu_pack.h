@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "soft_dtw/cpu_kernel.h"
+#include "soft_dtw/packed.h"
 #include "warpalign/soft_dtw.h"
 
 namespace warpalign::detail::soft_dtw {
@@ -15,14 +16,14 @@ const Storage* element(const StridedTensor& tensor, int b) {
   return static_cast<const Storage*>(tensor.data) + b * tensor.stride[0];
 }
 
-// Packs pair b's series (length, dim), in any layout, into one row of `stride` elements per feature, padded
-// with the last element; `backwards` for y. With this padding, lanes past an anti-diagonal's end compute
-// costs of real steps.
+// Packs the series (length, dim) that begins at element `first`, in any layout, into one row of `stride`
+// elements per feature, padded with the last element; `backwards` for y. With this padding, lanes past an
+// anti-diagonal's end compute costs of real steps.
 template <class Storage, class Real>
-void pack_series(const StridedTensor& tensor, int b, int length, int dim, bool backwards, std::int64_t stride,
-                 Real* to) {
+void pack_series(const StridedTensor& tensor, std::int64_t first, int length, int dim, bool backwards,
+                 std::int64_t stride, Real* to) {
   for (int k = 0; k < dim; ++k, to += stride) {
-    const Storage* from = element<Storage>(tensor, b) + k * tensor.stride[2];
+    const Storage* from = static_cast<const Storage*>(tensor.data) + first + k * tensor.stride[2];
     std::int64_t step = tensor.stride[1];
     if (backwards) {
       from += (length - 1) * step;
@@ -146,26 +147,26 @@ inline void denormalize_tangent(const double* unit, const double* unit_tangent, 
   }
 }
 
-// Unpacks a gradient, times `factor`, into pair b's contiguous (full, dim). Elements past `length` become 0.
-// `gradient` is null if it is not wanted; then `from` may be null, too.
+// Unpacks a gradient, times `factor`, into the pair's own steps of the contiguous (steps, dim). Elements past
+// `length` become 0. `gradient` is null if it is not wanted; then `from` may be null, too.
 template <class Storage, class Real>
 void unpack_gradient(const Real* from, std::int64_t stride, int length, int dim, bool backwards, Real factor,
-                     int b, int full, void* gradient) {
+                     GradientSteps own, void* gradient) {
   if (!gradient || !from) return;
-  Storage* to = static_cast<Storage*>(gradient) + static_cast<std::int64_t>(b) * full * dim;
+  Storage* to = static_cast<Storage*>(gradient) + own.first * dim;
   for (int i = 0; i < length; ++i) {
     const Real* column = from + (backwards ? length - 1 - i : i);
     for (int k = 0; k < dim; ++k) *to++ = static_cast<Storage>(factor * column[k * stride]);
   }
-  for (std::int64_t rest = static_cast<std::int64_t>(full - length) * dim; rest > 0; --rest) *to++ = 0;
+  for (std::int64_t rest = static_cast<std::int64_t>(own.count - length) * dim; rest > 0; --rest) *to++ = 0;
 }
 
-// Fills pair b's contiguous (rows, columns): `value` within the true lengths, 0 past them.
+// Fills a pair's own rows of a contiguous (rows, columns): `value` within the true lengths, 0 past them.
 template <class Storage>
-void fill_pair(void* output, int b, int rows, int columns, int true_rows, int true_columns, Storage value) {
+void fill_pair(void* output, GradientSteps own, int columns, int true_rows, int true_columns, Storage value) {
   if (!output) return;
-  Storage* to = static_cast<Storage*>(output) + static_cast<std::int64_t>(b) * rows * columns;
-  for (int i = 0; i < rows; ++i) {
+  Storage* to = static_cast<Storage*>(output) + own.first * columns;
+  for (int i = 0; i < own.count; ++i) {
     for (int j = 0; j < columns; ++j) *to++ = i < true_rows && j < true_columns ? value : Storage(0);
   }
 }

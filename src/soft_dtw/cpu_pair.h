@@ -40,6 +40,17 @@ inline Job job_of(const SoftDtwProblem& p, const SoftDtwOutputs& out, const CpuK
           gamma_of(p, b)};
 }
 
+// The pair's rows of grad_x, of grad_y, and of the alignment.
+inline GradientSteps x_steps_of(const Job& job) {
+  return gradient_steps(job.p.x_offsets, job.b, job.p.n, job.n);
+}
+inline GradientSteps y_steps_of(const Job& job) {
+  return gradient_steps(job.p.y_offsets, job.b, job.p.m, job.m);
+}
+inline GradientSteps alignment_rows_of(const Job& job) {
+  return gradient_steps(nullptr, job.b, job.p.n, job.n);
+}
+
 // The number of elements to allocate for `count`. Vectors read past the end by less than one vector; the
 // costs of many features by two vectors and kCpuCostDiagonals anti-diagonals.
 inline std::int64_t padded(std::int64_t count) { return (count + 4 * kCpuPad - 1) / kCpuPad * kCpuPad; }
@@ -147,9 +158,9 @@ void write_constant(const Job& job, double value, double gradient) {
   const auto g = static_cast<Storage>(gradient);
   if (job.out.grad_gamma) static_cast<Storage*>(job.out.grad_gamma)[job.b] = g;
   static_cast<Storage*>(job.out.value)[job.b] = static_cast<Storage>(value);
-  fill_pair(job.out.grad_x, job.b, job.p.n, job.p.dim, job.n, job.p.dim, g);
-  fill_pair(job.out.grad_y, job.b, job.p.m, job.p.dim, job.m, job.p.dim, g);
-  fill_pair(job.out.alignment, job.b, job.p.n, job.p.m, job.n, job.m, g);
+  fill_pair(job.out.grad_x, x_steps_of(job), job.p.dim, job.n, job.p.dim, g);
+  fill_pair(job.out.grad_y, y_steps_of(job), job.p.dim, job.m, job.p.dim, g);
+  fill_pair(job.out.alignment, alignment_rows_of(job), job.p.m, job.n, job.m, g);
   if (job.out.end_values) {
     Storage* const ends =
         static_cast<Storage*>(job.out.end_values) + static_cast<std::int64_t>(job.b) * job.p.m;
@@ -230,7 +241,7 @@ void bind_pair(const Job& job, const Norms& norms, CpuPair<Real, Exponent>& pair
   lay_out_strips(p.band, job.n, job.m, pair.tile, pair.want_gradient, const_cast<CpuColumns*>(pair.strips));
   if (pair.band) lay_out_band(p.band, job.n, job.m, const_cast<CpuRows*>(pair.band));
   if (job.out.alignment) {
-    if (pair.band) fill_pair<Storage>(job.out.alignment, job.b, p.n, p.m, 0, 0, 0);
+    if (pair.band) fill_pair<Storage>(job.out.alignment, alignment_rows_of(job), p.m, 0, 0, 0);
     pair.alignment = static_cast<Storage*>(job.out.alignment) + static_cast<std::int64_t>(job.b) * p.n * p.m;
     pair.alignment_stride = p.m;
   }
@@ -243,8 +254,10 @@ void bind_pair(const Job& job, const Norms& norms, CpuPair<Real, Exponent>& pair
   pair.dim = p.dim;
   pair.x_stride = padded(job.n);
   pair.y_stride = padded(job.m);
-  pack_series<Storage>(p.x, job.b, job.n, p.dim, false, pair.x_stride, const_cast<Real*>(pair.x));
-  pack_series<Storage>(p.y, job.b, job.m, p.dim, true, pair.y_stride, const_cast<Real*>(pair.y));
+  pack_series<Storage>(p.x, first_element(p.x_offsets, p.x.stride, job.b), job.n, p.dim, false, pair.x_stride,
+                       const_cast<Real*>(pair.x));
+  pack_series<Storage>(p.y, first_element(p.y_offsets, p.y.stride, job.b), job.m, p.dim, true, pair.y_stride,
+                       const_cast<Real*>(pair.y));
   if (pair.x_weight) bind_masks(job, pair);
   if (norms.x) bind_unit_steps(norms, pair);
   pair.metric = metric_of(p.cost_kind);

@@ -83,8 +83,8 @@ class PairSampler {
 
  private:
   void pack() {
-    pack_series<Storage>(p_.x, b_, n_, p_.dim, false, memory_.x_stride, memory_.x);
-    pack_series<Storage>(p_.y, b_, m_, p_.dim, false, memory_.y_stride, memory_.y);
+    pack_series<Storage>(p_.x, b_ * p_.x.stride[0], n_, p_.dim, false, memory_.x_stride, memory_.x);
+    pack_series<Storage>(p_.y, b_ * p_.y.stride[0], m_, p_.dim, false, memory_.y_stride, memory_.y);
     if (p_.x_mask || p_.y_mask) {
       const std::uint8_t* const x = p_.x_mask ? p_.x_mask + std::int64_t{b_} * p_.n : nullptr;
       const std::uint8_t* const y = p_.y_mask ? p_.y_mask + std::int64_t{b_} * p_.m : nullptr;

@@ -17,6 +17,12 @@ inline double gamma_of(const SoftDtwProblem& p, int b) {
   });
 }
 
+// Steps of grad_x, or of grad_y, over the whole batch.
+inline std::size_t gradient_rows(const SoftDtwProblem& p, bool of_y) {
+  if (of_y ? p.y_offsets : p.x_offsets) return static_cast<std::size_t>(of_y ? p.y_steps : p.x_steps);
+  return static_cast<std::size_t>(p.batch) * (of_y ? p.m : p.n);
+}
+
 inline bool is_cosine(const SoftDtwProblem& p) { return !p.cost.data && p.cost_kind == CostKind::kCosine; }
 
 inline Metric metric_of(CostKind kind) {

@@ -349,8 +349,9 @@ def padded(series: object, lengths: Any, name: str, lengths_name: str) -> tuple[
         own = own.to(values.device)
     else:
         assert isinstance(series, Tensor)
-        values = series.to_padded_tensor(0.0)
         steps = [part.shape[0] for part in series.unbind()]
+        # torch pads to as many steps as all series have together where nobody has told it the longest one.
+        values = series.to_padded_tensor(0.0)[:, : max(steps, default=0)]
         own = torch.tensor(steps, device=series.device)
     if values.dim() != 3:
         raise ValueError(f"{name}: expected {kind} of series (length, D), got {values.dim() - 1} axes")

@@ -82,6 +82,12 @@ def is_vmapped(tensor: Tensor) -> bool:
     return False
 
 
+def lengths_of_jagged(series: Tensor) -> tuple[int, int]:
+    """The smallest and the largest length of a jagged nested tensor, which keeps them: a GPU is asked once."""
+    of: Any = series
+    return of._min_seqlen, of._max_seqlen
+
+
 def is_legacy_batched(tensor: Tensor) -> bool:
     """Whether torch.autograd.grad(..., is_grads_batched=True) made a batch of the tensor."""
     batched: bool = torch._C._functorch.is_legacy_batchedtensor(tensor)

@@ -54,6 +54,22 @@ def check_settings(
     return settings_of(bandwidth, band, max_slope, step_penalty, check_precision(precision), batch_invariant)
 
 
+class naming_the_band:
+    """Only the core can tell whether a band holds a path; what it says becomes a ValueError."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.has_band = bool(settings.band)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.has_band and isinstance(error, RuntimeError):
+            message = str(error).splitlines()[0]
+            if message.startswith("warpalign: band: "):
+                raise ValueError(message.removeprefix("warpalign: ")) from None
+
+
 def check_options(options: dict[str, Any], function: str, *also: str) -> None:
     """Keyword arguments that a function passes on to soft_dtw."""
     for name in options:

@@ -19,7 +19,7 @@ from warpalign._core.checks import Precision, Reduction, check_flag, check_reduc
 from warpalign._core.costs import Cost, CostFunction
 from warpalign._core.series import AnySeries, Lengths, Mask, SeriesInput
 from warpalign._soft_dtw.checks import check_settings
-from warpalign._soft_dtw.problem import cost_problem, problem
+from warpalign._soft_dtw.problem import any_problem, cost_problem, problem
 from warpalign._soft_dtw.settings import Band
 
 
@@ -57,7 +57,10 @@ def soft_dtw(
     Args:
         x: (B, N, D) series of N time steps with D features, or (N, D) for a single one. dtype float64, float32, float16
             or bfloat16; any strides. A batch of 1 is paired with every element of the other batch.
-            A torch.nn.utils.rnn.PackedSequence or a nested tensor of B series is taken with its own lengths.
+            A torch.nn.utils.rnn.PackedSequence or a nested tensor of B series is taken with its own lengths. Nested
+            tensors with layout torch.jagged are read where they are, without padding (series end to end with offsets, as in
+            variable-length attention: torch.nested.nested_tensor_from_jagged(values, offsets) makes one of such values); masks,
+            the cosine, cost functions and torch.compile pad them.
             A batch of B univariate series is (B, N, 1): write x[..., None].
         y: (B, M, D) or (M, D), of the same dtype and device. M may differ from N. Under torch.autocast the dtypes may differ:
             then both are computed in float32, or float64 where one of them is.
@@ -125,7 +128,7 @@ def soft_dtw(
         torch.Size([8, 100, 3])
     """
     reduction = check_reduction(reduction)
-    of = problem(
+    of = any_problem(
         x,
         y,
         gamma=gamma,
@@ -136,7 +139,6 @@ def soft_dtw(
         y_mask=y_mask,
         settings=check_settings(bandwidth, band, max_slope, step_penalty, precision, batch_invariant),
         unbatched=unbatched,
-        takes_halves=True,
     )
     value = of.divergence() if check_flag(normalize, "normalize") else of.value()
     return _reduced(value.squeeze(0) if of.unbatched else value, reduction)

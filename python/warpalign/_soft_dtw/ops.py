@@ -38,6 +38,34 @@ def _of_series(
     )
 
 
+@torch.library.register_fake("warpalign::soft_dtw_packed")  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor,
+    y: Tensor,
+    x_offsets: Tensor,
+    y_offsets: Tensor,
+    x_lengths: Tensor,
+    y_lengths: Tensor,
+    n: int,
+    m: int,
+    gamma: float,
+    needs_grad_x: bool,
+    needs_grad_y: bool,
+    gammas: Tensor | None = None,
+    needs_grad_gamma: bool = False,
+    **settings: object,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    ragged = {"x_offsets": x_offsets, "y_offsets": y_offsets, "x_lengths": x_lengths, "y_lengths": y_lengths}
+    check_devices("x", x=x, y=y, **ragged, gammas=gammas)
+    like, batch = _result_like(x), x_offsets.shape[0]
+    return (
+        like.new_empty(batch),
+        empty_unless(needs_grad_x, like, *x.shape),
+        empty_unless(needs_grad_y, like, *y.shape),
+        empty_unless(needs_grad_gamma, like, batch),
+    )
+
+
 def _result_like(x: Tensor) -> Tensor:
     """A tensor with the dtype of what is made from x: float32 for half types."""
     return x if x.dtype in (torch.float32, torch.float64) else x.new_empty(0, dtype=torch.float32)
@@ -176,6 +204,7 @@ def _paths_like(first: Tensor, count: int, cells: int) -> tuple[Tensor, Tensor]:
 
 
 series = torch.ops.warpalign.soft_dtw.default
+packed = torch.ops.warpalign.soft_dtw_packed.default
 alignment = torch.ops.warpalign.soft_dtw_alignment.default
 cost_matrix = torch.ops.warpalign.soft_dtw_cost.default
 subsequences = torch.ops.warpalign.soft_dtw_subsequence.default

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,10 +22,13 @@ from warpalign._core.series import as_batch, is_half, one_mask, padded, widened
 from warpalign._core.torch_internals import is_transforming
 from warpalign._core.transforms import no_autocast
 from warpalign._soft_dtw import autograd, ops
-from warpalign._soft_dtw.checks import check_gamma, gamma_of_pairs
+from warpalign._soft_dtw.checks import check_gamma, gamma_of_pairs, naming_the_band
 from warpalign._soft_dtw.inputs import Costs, Pairs
+from warpalign._soft_dtw.packed import PackedProblem, packed_problem
 from warpalign._soft_dtw.settings import Settings
 from warpalign._soft_dtw.subsequence_autograd import subsequence
+
+_OF_PADDED = ("x_lengths", "y_lengths", "x_mask", "y_mask")
 
 
 class Problem(NamedTuple):
@@ -159,6 +162,18 @@ def problem(
     return _with_features(Problem(Pairs(x, y, n, m, *masks), gamma, cost, settings, is_single))
 
 
+def any_problem(
+    x: object, y: object, *, gamma: float | Tensor, cost: object, settings: Settings, **others: Any
+) -> Problem | PackedProblem:
+    """problem() where nothing but the value is asked for: jagged nested tensors stay packed."""
+    is_nested = isinstance(x, Tensor) and x.is_nested or isinstance(y, Tensor) and y.is_nested
+    if is_nested and not others["unbatched"] and all(others[name] is None for name in _OF_PADDED):
+        found = packed_problem(x, y, check_gamma(gamma), check_cost(cost), settings)
+        if found is not None:
+            return found
+    return problem(x, y, gamma=gamma, cost=cost, settings=settings, takes_halves=True, **others)
+
+
 def _with_features(found: Problem) -> Problem:
     """Squared distances of other features in place of a Mahalanobis distance."""
     if not isinstance(found.cost, Mahalanobis):
@@ -225,22 +240,6 @@ def cost_problem(
     with naming_the_band(settings):
         value, _ = autograd.cost_matrix(Costs(cost, n, m), gamma, settings)
     return value.squeeze(0) if unbatched else value
-
-
-class naming_the_band:
-    """Only the core can tell whether a band holds a path; what it says becomes a ValueError."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.has_band = bool(settings.band)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self.has_band and isinstance(error, RuntimeError):
-            message = str(error).splitlines()[0]
-            if message.startswith("warpalign: band: "):
-                raise ValueError(message.removeprefix("warpalign: ")) from None
 
 
 def _without_missing(series: Tensor, mask: Tensor | None) -> Tensor:

@@ -27,6 +27,7 @@ from warpalign._core.torch_internals import (
     is_vmapped,
     is_wrapped,
     keeps_graph,
+    lengths_of_jagged,
     matmul_precision,
     matmul_precision_of,
     padding_breaks_graphs,
@@ -192,6 +193,15 @@ def test_apply_unbound_is_apply() -> None:
     value = apply_unbound(Scaled, x, 3.0)
     assert torch.equal(value, Scaled.apply(x, 3.0)) and value.grad_fn is not None
     assert torch.equal(torch.autograd.grad(value.sum(), x)[0], torch.full((3,), 3.0))
+
+
+def test_lengths_of_jagged_series() -> None:
+    """Also of what torch's functions make of the series; what the caller says is believed."""
+    series = torch.nested.nested_tensor_from_jagged(torch.ones(9, 2), torch.tensor([0, 3, 8, 9]))
+    assert lengths_of_jagged(series) == lengths_of_jagged(series * 2) == (1, 5)
+    told = {"min_seqlen": 1, "max_seqlen": 7}
+    made = torch.nested.nested_tensor_from_jagged(torch.ones(9, 2), torch.tensor([0, 3, 8, 9]), **told)
+    assert lengths_of_jagged(made * 2) == (1, 7)
 
 
 def test_constants_are_no_graph_breaks() -> None:

@@ -28,8 +28,8 @@ struct Call {
   std::optional<Way> way;  // the way that the caller has named
 
   // The widened x and y, contiguous.
-  [[nodiscard]] StridedTensor widened_x() const { return contiguous(widened.widened_x, problem.n); }
-  [[nodiscard]] StridedTensor widened_y() const { return contiguous(widened.widened_y, problem.m); }
+  [[nodiscard]] StridedTensor widened_x() const { return contiguous(widened.x.widened, problem.n); }
+  [[nodiscard]] StridedTensor widened_y() const { return contiguous(widened.y.widened, problem.m); }
 
  private:
   [[nodiscard]] StridedTensor contiguous(const float* data, std::int64_t length) const {

@@ -23,8 +23,7 @@ Call call_of(const SoftDtwProblem& problem, const SoftDtwTangents* tangents, con
   call.series_type = problem.dtype;
   if (is_half(problem.dtype)) {
     call.problem.dtype = DType::kFloat32;
-    call.widened = {problem.dtype, problem.x, problem.y, nullptr,     nullptr,
-                    problem.batch, problem.n, problem.m, problem.dim, nullptr};
+    call.widened = HalfSeries::of(problem);
   }
   // Kernels that know no band are faster.
   if (holds_everything(problem.band, problem.n, problem.m)) call.problem.band = {};
@@ -107,10 +106,8 @@ std::size_t CudaCall::workspace_bytes() const {
 std::size_t CudaCall::widened_bytes(bool of_x_alone) const {
   const SoftDtwProblem& p = call_.problem;
   if (!is_half(call_.series_type)) return 0;
-  const auto bytes = [&](int length) {
-    return aligned(sizeof(float) * static_cast<std::size_t>(p.batch) * length * p.dim);
-  };
-  return bytes(p.n) + (of_x_alone ? 0 : bytes(p.m));
+  const auto bytes = [&](bool of_y) { return aligned(sizeof(float) * gradient_rows(p, of_y) * p.dim); };
+  return bytes(false) + (of_x_alone ? 0 : bytes(true));
 }
 
 Status CudaCall::run(void* workspace) const {
@@ -118,8 +115,8 @@ Status CudaCall::run(void* workspace) const {
   if (!is_half(call_.series_type)) return run(call_, workspace);
   auto* const memory = static_cast<unsigned char*>(workspace);
   Call call = call_;
-  call.widened.widened_x = reinterpret_cast<float*>(memory);
-  call.widened.widened_y = reinterpret_cast<float*>(memory + widened_bytes(true));
+  call.widened.x.widened = reinterpret_cast<float*>(memory);
+  call.widened.y.widened = reinterpret_cast<float*>(memory + widened_bytes(true));
   if (!is_cosine(call.problem) && !makes_alignment_apart(call) && reads_halves(call, plans_[0])) {
     return run(call, memory + widened_bytes());
   }

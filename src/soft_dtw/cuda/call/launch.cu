@@ -37,6 +37,8 @@ Params params_of(const Call& call) {
   copy_strides(p.tangents.cost_stride, call.tangents.cost, p.tangents.cost);
   p.x_lengths = problem.x_lengths;
   p.y_lengths = problem.y_lengths;
+  p.x_offsets = problem.x_offsets;
+  p.y_offsets = problem.y_offsets;
   p.value = out.value;
   p.grad_x = out.grad_x;
   p.grad_y = out.grad_y;
@@ -70,6 +72,7 @@ void exchange_series(Params& p) {
   std::swap(p.tangents.x, p.tangents.y);
   std::swap(p.tangents.x_stride, p.tangents.y_stride);
   std::swap(p.x_lengths, p.y_lengths);
+  std::swap(p.x_offsets, p.y_offsets);
   std::swap(p.x_mask, p.y_mask);
   std::swap(p.grad_x, p.grad_y);
   std::swap(p.n, p.m);
@@ -84,17 +87,21 @@ void read_widened(Params& p, const Call& call) {
   p.series_type = DType::kFloat32;
 }
 
-// Writes zeros to the outputs outside of a band, which no sweep visits.
-Status clear_gradients(const Params& p, cudaStream_t stream) {
-  const std::size_t pairs = p.batch;
-  const auto clear = [&](void* data, std::size_t rows, std::size_t columns) {
-    if (!data) return Status{};
-    const std::size_t size = p.is_float64 ? sizeof(double) : sizeof(float);
-    return cuda::set_memory(data, 0, pairs * rows * columns * size, stream);
+// Writes zeros to the outputs that no sweep visits: cells outside of a band, and steps of packed series that
+// belong to no pair.
+Status clear_outputs(const Call& call, bool has_unswept_cells, cudaStream_t stream) {
+  const SoftDtwProblem& p = call.problem;
+  const std::size_t size = size_of(p.dtype), pairs = p.batch;
+  const auto clear = [&](void* data, std::size_t numbers) {
+    return data ? cuda::set_memory(data, 0, numbers * size, stream) : Status{};
   };
-  if (Status s = clear(p.grad_x, p.n, p.dim); !s.ok()) return s;
-  if (Status s = clear(p.grad_y, p.m, p.dim); !s.ok()) return s;
-  return clear(p.alignment, p.n, p.m);
+  if (has_unswept_cells || p.x_offsets) {
+    if (Status s = clear(call.out.grad_x, gradient_rows(p, false) * p.dim); !s.ok()) return s;
+  }
+  if (has_unswept_cells || p.y_offsets) {
+    if (Status s = clear(call.out.grad_y, gradient_rows(p, true) * p.dim); !s.ok()) return s;
+  }
+  return has_unswept_cells ? clear(call.out.alignment, pairs * p.n * p.m) : Status{};
 }
 
 Status launch_kernel(const Selection& selected, Params& p, cudaStream_t stream) {
@@ -118,16 +125,18 @@ Params part_of(const Params& p, int first, int count) {
     const int size = static_cast<int>(size_of(p.series_type));
     if (data) data = static_cast<const unsigned char*>(data) + first * stride * size;
   };
-  move_series(part.x, p.x_stride[0]);
-  move_series(part.y, p.y_stride[0]);
+  if (!p.x_offsets) move_series(part.x, p.x_stride[0]);
+  if (!p.y_offsets) move_series(part.y, p.y_stride[0]);
   move(part.cost, p.cost_stride[0]);
   move(part.gammas, 1);
   move(part.value, 1);
-  move(part.grad_x, static_cast<std::int64_t>(p.n) * p.dim);
-  move(part.grad_y, static_cast<std::int64_t>(p.m) * p.dim);
+  if (!p.x_offsets) move(part.grad_x, static_cast<std::int64_t>(p.n) * p.dim);
+  if (!p.y_offsets) move(part.grad_y, static_cast<std::int64_t>(p.m) * p.dim);
   move(part.alignment, static_cast<std::int64_t>(p.n) * p.m);
   if (part.x_lengths) part.x_lengths += first;
   if (part.y_lengths) part.y_lengths += first;
+  if (part.x_offsets) part.x_offsets += first;
+  if (part.y_offsets) part.y_offsets += first;
   if (part.x_mask) part.x_mask += static_cast<std::int64_t>(first) * p.n;
   if (part.y_mask) part.y_mask += static_cast<std::int64_t>(first) * p.m;
   part.uncertified += first;
@@ -170,9 +179,8 @@ Status launch(const Call& call, const Plan& plan, void* workspace, void* on_stre
   auto* const base = static_cast<unsigned char*>(workspace);
   Params p = params_of(call);
   if (exchanges_series(call)) exchange_series(p);
-  if (p.band.kind != BandKind::kNone && plan.panel_pairs == 0) {
-    if (Status s = clear_gradients(p, stream); !s.ok()) return s;
-  }
+  const bool has_unswept_cells = p.band.kind != BandKind::kNone && plan.panel_pairs == 0;
+  if (Status s = clear_outputs(call, has_unswept_cells, stream); !s.ok()) return s;
   if (plan.has_rerun) p.uncertified = reinterpret_cast<int*>(base);
   p.scratch = base + plan.flags + plan.order;
   if (plan.order > 0) {

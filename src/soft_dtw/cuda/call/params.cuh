@@ -12,6 +12,7 @@
 #include "soft_dtw/cuda/panel/panel.h"
 #include "soft_dtw/cuda/series/storage.cuh"
 #include "soft_dtw/metric.h"
+#include "soft_dtw/packed.h"
 #include "warpalign/dtype.h"
 
 namespace warpalign::detail::soft_dtw {
@@ -40,6 +41,8 @@ struct Params {
   Tangents tangents;
   const std::int32_t* x_lengths;  // (B,) or null
   const std::int32_t* y_lengths;
+  const std::int64_t* x_offsets;  // (B,): the first steps of packed series, or null
+  const std::int64_t* y_offsets;
   void* value;      // (B,)
   void* grad_x;     // (B, N, D) or null
   void* grad_y;     // (B, M, D) or null
@@ -147,21 +150,22 @@ __device__ __forceinline__ Pair<In> pair_at(const Params& p, int b) {
   const auto tangent = [&](const void* data, std::int64_t stride) {
     return Cell::kDual ? input(data, stride) : typename Storage<In>::Input{};
   };
-  const auto output = [&](void* data, std::int64_t rows, std::int64_t columns) {
-    return behind(Storage<In>::output(data, p.is_float64), i * rows * columns);
+  const auto output = [&](void* data, std::int64_t first, std::int64_t columns) {
+    return behind(Storage<In>::output(data, p.is_float64), first * columns);
   };
-  return {Storage<In>::input(p.x, p.is_float64) + i * p.x_stride[0],
-          Storage<In>::input(p.y, p.is_float64) + i * p.y_stride[0],
+  const int n = cuda::true_length(p.x_lengths, b, p.n), m = cuda::true_length(p.y_lengths, b, p.m);
+  return {Storage<In>::input(p.x, p.is_float64) + first_element(p.x_offsets, p.x_stride, b),
+          Storage<In>::input(p.y, p.is_float64) + first_element(p.y_offsets, p.y_stride, b),
           input(p.cost, p.cost_stride[0]),
           tangent(t.x, t.x_stride[0]),
           tangent(t.y, t.y_stride[0]),
           tangent(t.cost, t.cost_stride[0]),
-          output(p.grad_x, p.n, p.dim),
-          output(p.grad_y, p.m, p.dim),
-          output(p.alignment, p.n, p.m),
+          output(p.grad_x, gradient_steps(p.x_offsets, b, p.n, n).first, p.dim),
+          output(p.grad_y, gradient_steps(p.y_offsets, b, p.m, m).first, p.dim),
+          output(p.alignment, i * p.n, p.m),
           b,
-          cuda::true_length(p.x_lengths, b, p.n),
-          cuda::true_length(p.y_lengths, b, p.m),
+          n,
+          m,
           scale_of<typename Cell::Scale, In>(p, b),
           false,
           0};

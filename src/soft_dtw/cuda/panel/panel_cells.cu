@@ -107,10 +107,10 @@ __device__ __forceinline__ void sum_differences(const Series<float>& rows, const
 // Sums costs of the problem's metric, and squared distances where there are no options.
 template <bool kOptions>
 __device__ __forceinline__ void sum_metric(const Params& p, const PanelTile& tile, TileMemory& memory) {
-  const Series<float> rows(p.x, p.x_stride, p.series_type, tile.pair, tile.row0, tile.n, p.dim,
+  const Series<float> rows(p.x, p.x_stride, p.x_offsets, p.series_type, tile.pair, tile.row0, tile.n, p.dim,
                            kOptions ? p.x_mask : nullptr, p.n);
-  const Series<float> columns(p.y, p.y_stride, p.series_type, tile.pair, tile.column0, tile.m, p.dim,
-                              kOptions ? p.y_mask : nullptr, p.m);
+  const Series<float> columns(p.y, p.y_stride, p.y_offsets, p.series_type, tile.pair, tile.column0, tile.m,
+                              p.dim, kOptions ? p.y_mask : nullptr, p.m);
   const auto sum = [&](const auto& part) { sum_differences(rows, columns, p.dim, part, memory); };
   if (kOptions && p.metric == Metric::kAbsolute) {
     sum([](float t, float so_far) { return so_far + fabsf(t); });
@@ -161,8 +161,10 @@ __device__ __forceinline__ float split_moved(const Series<Element>& series, floa
 template <class Element>
 __device__ __forceinline__ void multiply_series(const Params& p, const PanelTile& tile,
                                                 ProductMemory& memory) {
-  const Series<Element> rows(p.x, p.x_stride, p.series_type, tile.pair, tile.row0, tile.n, p.dim);
-  const Series<Element> columns(p.y, p.y_stride, p.series_type, tile.pair, tile.column0, tile.m, p.dim);
+  const Series<Element> rows(p.x, p.x_stride, p.x_offsets, p.series_type, tile.pair, tile.row0, tile.n,
+                             p.dim);
+  const Series<Element> columns(p.y, p.y_stride, p.y_offsets, p.series_type, tile.pair, tile.column0, tile.m,
+                                p.dim);
   const UnitPlace at;
   float sum[4][4] = {}, own[2][kCopiedSteps] = {};
   ask_chunk(rows, columns, 0, p.vectorized, memory.chunks[0]);

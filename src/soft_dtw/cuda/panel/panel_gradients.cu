@@ -139,12 +139,12 @@ struct Part {
   [[nodiscard]] __device__ int width() const { return p.dim - d0 > 32 ? 64 : p.dim - d0 > 16 ? 32 : 16; }
   // Stores `factor` times the sum of own step s and feature f of the part.
   __device__ void store(int s, int f, float sum, float factor = 2.0f) const {
-    const int length = own_is_x ? p.n : p.m;
+    const GradientSteps own =
+        gradient_steps(own_is_x ? p.x_offsets : p.y_offsets, pair, own_is_x ? p.n : p.m, own_length);
     const int step = own0 + s, feature = d0 + f;
-    if (step >= length || feature >= p.dim) return;
+    if (step >= own.count || feature >= p.dim) return;
     float* const to = static_cast<float*>(own_is_x ? p.grad_x : p.grad_y);
-    to[(static_cast<std::int64_t>(pair) * length + step) * p.dim + feature] =
-        step < own_length ? factor * sum : 0.0f;
+    to[(own.first + step) * p.dim + feature] = step < own_length ? factor * sum : 0.0f;
   }
 
  private:
@@ -152,6 +152,7 @@ struct Part {
     const std::uint8_t* const mask = of_x ? p.x_mask : p.y_mask;
     return {of_x ? p.x : p.y,
             of_x ? p.x_stride : p.y_stride,
+            of_x ? p.x_offsets : p.y_offsets,
             p.series_type,
             pair,
             first,

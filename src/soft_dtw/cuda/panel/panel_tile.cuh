@@ -142,9 +142,10 @@ struct __align__(16) Factors {
 template <class Element>
 class Series {
  public:
-  __device__ Series(const void* data, const std::int64_t (&stride)[3], DType type, int pair, int first,
-                    int length, int dim, const std::uint8_t* mask = nullptr, int padded_length = 0)
-      : data_(static_cast<const Element*>(data) + pair * stride[0]),
+  __device__ Series(const void* data, const std::int64_t (&stride)[3], const std::int64_t* offsets,
+                    DType type, int pair, int first, int length, int dim, const std::uint8_t* mask = nullptr,
+                    int padded_length = 0)
+      : data_(static_cast<const Element*>(data) + first_element(offsets, stride, pair)),
         mask_(behind(mask, static_cast<std::int64_t>(pair) * padded_length)),
         step_stride_(stride[1]),
         feature_stride_(stride[2]),

@@ -16,7 +16,8 @@ __device__ __forceinline__ typename Wave::Output output_of(const Wave& w, void* 
 // The pair's part of grad_x (n, D) and of end_values (m,).
 template <class Wave>
 __device__ __forceinline__ typename Wave::Output true_grad_x(const Wave& w) {
-  return output_of(w, w.params.grad_x) + static_cast<std::int64_t>(w.pair.index) * w.params.n * w.params.dim;
+  const auto& p = w.params;
+  return output_of(w, p.grad_x) + gradient_steps(p.x_offsets, w.pair.index, p.n, w.pair.n).first * p.dim;
 }
 template <class Wave>
 __device__ __forceinline__ typename Wave::Output end_values(const Wave& w) {
@@ -170,8 +171,8 @@ __device__ void fill_outside(const Wave& w, bool usable) {
   const auto& pair = w.pair;
   const bool has_nan = const_cast<const volatile typename Wave::Record*>(w.record)->range_bits[0] > 0;
   const float inside = has_nan && !Wave::Cell::kCertifies ? CUDART_NAN_F : 0.0f;
-  fill(w, pair.grad_x, p.n, p.dim, pair.n, p.dim, usable, inside);
-  fill(w, pair.grad_y, p.m, p.dim, pair.m, p.dim, usable, inside);
+  fill(w, pair.grad_x, p.x_offsets ? pair.n : p.n, p.dim, pair.n, p.dim, usable, inside);
+  fill(w, pair.grad_y, p.y_offsets ? pair.m : p.m, p.dim, pair.m, p.dim, usable, inside);
   fill(w, pair.alignment, p.n, p.m, pair.n, pair.m, usable, inside);
   if constexpr (Wave::kAll)
     fill(w, behind(output_of(w, p.grad_gamma), pair.index), 1, 1, 1, 1, usable, inside);

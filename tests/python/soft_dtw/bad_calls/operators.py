@@ -162,6 +162,35 @@ def _call(name: str, change: Any, given: Given) -> object:
     return operator(**changed)
 
 
+# Packed series: what is wrong of a good call of soft_dtw_packed.
+PACKED: dict[str, tuple[Any, str]] = {
+    "a batch": (lambda g: {"x": g.x, "y": g.y}, "x: expected (1, steps, D), got shape (3, 5, 2)"),
+    "x of 2 axes": (lambda g: {"x": g.x[0]}, "x: expected 3 axes (B, N, D), got shape (5, 2)"),
+    "offsets of int32": (lambda g: {"x_offsets": ints(g, 0, 5, 10)}, "x_offsets: expected dtype int64, got dtype Int"),
+    "offsets of 2 axes": (lambda g: {"y_offsets": g.ints(0, 6, 12)[None]}, "y_offsets: expected a contiguous tensor (B,), got shape (1, 3)"),
+    "too few offsets": (lambda g: {"y_offsets": g.ints(0, 6)}, "y_offsets: expected (B,) with the B of x_offsets, which has shape (3), got shape (2)"),
+    "offsets elsewhere": (lambda g: {"x_offsets": g.ints(0, 5, 10).to("meta")}, "x_offsets: expected the device of x, DEVICE, got meta"),
+    "too few lengths": (lambda g: {"x_lengths": ints(g, 1, 2)}, "x_lengths: " + PER_PAIR + "(2)"),
+    "a longest length of 0": ({"n": 0}, "n: expected at least 1 time step in x, got 0"),
+    "an unknown cost": ({"cost_kind": 9}, "cost_kind: expected one of the kinds of CostKind, got 9"),
+    "the cosine": ({"cost_kind": 3}, "x_offsets: the cosine takes padded series"),
+    "gammas of another dtype": (lambda g: {"gammas": g.x[:, 0, 0].double()}, "gammas: expected the dtype of the value, got dtype Double"),
+}  # fmt: skip
+PACKED_ON_THE_CPU: dict[str, tuple[Any, str]] = {
+    "a negative offset": (lambda g: {"x_offsets": g.ints(0, -1, 10)}, "x_offsets: expected a first step whose series ends within all steps, got -1 at index 1"),
+    "an offset after the last step": (lambda g: {"y_offsets": g.ints(0, 6, 13)}, "y_offsets: expected a first step whose series ends within all steps, got 13 at index 2"),
+    "a length of 0": (lambda g: {"x_lengths": ints(g, 5, 0, 5)}, "x_lengths: expected between 1 and N, got 0 at index 1"),
+}  # fmt: skip
+
+
+def _call_packed(change: Any, given: Given) -> Any:
+    good = {"x": given.x.reshape(1, 15, 2), "y": given.y.reshape(1, 18, 2), "n": 5, "m": 6, "gamma": 1.0}
+    good |= {"x_offsets": given.ints(0, 5, 10), "y_offsets": given.ints(0, 6, 12)}
+    good |= {"x_lengths": ints(given, 5, 5, 5), "y_lengths": ints(given, 6, 6, 6)}
+    good |= {"needs_grad_x": True, "needs_grad_y": True}
+    return OPS.soft_dtw_packed(**(good | (change(given) if callable(change) else change)))
+
+
 def _calls() -> BadCalls:
     calls: BadCalls = {}
     for name, changes, cpu_only in (
@@ -189,6 +218,14 @@ def _calls() -> BadCalls:
                 "warpalign: " + message,
                 cpu_only,
                 "warpalign: " + halves[what] if what in halves else None,
+            )
+    for cpu_only, packed in ((False, PACKED), (True, PACKED_ON_THE_CPU)):
+        for what, (change, message) in packed.items():
+            calls[f"torch.ops.warpalign.soft_dtw_packed: {what}"] = BadCall(
+                lambda g, change=change: _call_packed(change, g),
+                RuntimeError,
+                "warpalign: " + message,
+                cpu_only,
             )
     for name, limit in (("x_lengths", "N"), ("y_lengths", "M")):
         for bad in (0, 7, -(2**31)):
