@@ -64,7 +64,9 @@ def main() -> None:
         for metric in get_args(ElasticMetric):
             a, b = x.to(device).requires_grad_(), y.to(device).requires_grad_()
 
-            def step(a: torch.Tensor = a, b: torch.Tensor = b, metric: Any = metric) -> object:
+            def step(
+                a: torch.Tensor = a, b: torch.Tensor = b, metric: Any = metric
+            ) -> tuple[torch.Tensor, ...]:
                 return torch.autograd.grad(warpalign.elastic_distance(a, b, metric=metric).sum(), (a, b))
 
             @torch.no_grad()
