@@ -150,7 +150,7 @@ TEST_P(SinkhornPath, CostsAndGradientsOfPoints) {
   const SinkhornOptions options{.epsilon = 0.5, .rho_a = 2, .iterations = 20};
   for (const CostKind kind : kKinds) {
     for (const auto& [n, m, dim] :
-         {std::tuple{1, 1, 2}, {17, 33, 3}, {64, 31, 19}, {130, 65, 2}, {65, 128, 67}}) {
+         {std::tuple{1, 1, 2}, {17, 33, 3}, {40, 300, 7}, {64, 31, 19}, {130, 65, 2}, {65, 128, 67}}) {
       check_points<float>(kind, n, m, dim, options);
       check_points<double>(kind, n, m, dim, options);
     }
@@ -168,6 +168,78 @@ TEST_P(SinkhornPath, EveryProblemOfPoints) {
         SinkhornOptions{.epsilon = 0.1, .epsilon_start = 3, .iterations = 5}}) {
     check_points<float>(CostKind::kSquaredEuclidean, 70, 150, 3, options);
     check_points<double>(CostKind::kL1, 70, 150, 3, options);
+  }
+}
+
+// Everything that comes of x and y, whose batch of problems has lengths in `counts`.
+template <class Real, class Buffer>
+std::vector<double> solve_points(const Buffer& x, const Buffer& y, const std::vector<std::int32_t>& counts,
+                                 int n, int dim, const SinkhornOptions& options, const Execution& execution) {
+  const auto batch = static_cast<std::int32_t>(counts.size());
+  const Buffer lengths(counts);
+  SinkhornProblem p;
+  p.dtype = kDType<Real>;
+  p.batch = batch;
+  p.n = p.m = n;
+  p.dim = dim;
+  p.x = StridedTensor::contiguous(x.data(), {batch, n, dim});
+  p.y = StridedTensor::contiguous(y.data(), {batch, n, dim});
+  p.a = p.b = {nullptr, options.rho_a, static_cast<const std::int32_t*>(lengths.data())};
+  p.updates = options.updates;
+  p.epsilon = options.epsilon;
+  p.epsilon_start = options.epsilon_start;
+  p.max_iterations = options.iterations;
+  p.tolerance = 0;
+  const std::size_t points = counts.size() * n, size = sizeof(Real);
+  const Buffer value(batch * size), f(points * size), g(points * size), grad_x(points * dim * size),
+      grad_y(points * dim * size), grad_a(points * size), grad_b(points * size), error(batch * size);
+  SinkhornOutputs out;
+  out.value = value.data();
+  out.f = f.data();
+  out.g = g.data();
+  out.grad_x = grad_x.data();
+  out.grad_y = grad_y.data();
+  out.grad_a = grad_a.data();
+  out.grad_b = grad_b.data();
+  out.error = error.data();
+  const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+  const Buffer workspace(bytes);
+  EXPECT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
+  std::vector<double> all;
+  const auto add = [&](const Buffer& buffer, std::size_t count) {
+    for (const double v : read<Real>(buffer, count)) all.push_back(v);
+  };
+  for (const Buffer* buffer : {&value, &error}) add(*buffer, batch);
+  for (const Buffer* buffer : {&f, &g, &grad_a, &grad_b}) add(*buffer, points);
+  for (const Buffer* buffer : {&grad_x, &grad_y}) add(*buffer, points * dim);
+  return all;
+}
+
+// On CUDA the sums of a set with itself are computed once for both sides.
+template <class Real>
+void check_a_set_with_itself(int n, int dim, const SinkhornOptions& options) {
+  SCOPED_TRACE(testing::Message() << n << " x " << dim << ", epsilon " << options.epsilon << ", rho "
+                                  << options.rho_a << ", " << sizeof(Real) << " bytes");
+  on_path([&]<class Buffer>(const Execution& execution) {
+    const std::vector<double> points = normal(2 * n * dim, 61);
+    const std::vector<std::int32_t> counts{n, (n + 1) / 2};
+    const Buffer x(as<Real>(points)), y(as<Real>(points));
+    EXPECT_EQ((solve_points<Real, Buffer>(x, x, counts, n, dim, options, execution)),
+              (solve_points<Real, Buffer>(x, y, counts, n, dim, options, execution)));
+  });
+}
+
+TEST_P(SinkhornPath, ASetWithItselfIsTwoEqualSets) {
+  constexpr SinkhornUpdates kSymmetric = SinkhornUpdates::kSymmetric;
+  for (const int dim : {3, 19}) {
+    for (const SinkhornOptions& options :
+         {SinkhornOptions{.epsilon = 0.3, .updates = kSymmetric, .iterations = 6},
+          SinkhornOptions{.epsilon = 1e-4, .rho_a = 1, .updates = kSymmetric, .iterations = 4},
+          SinkhornOptions{.epsilon = 0.05, .updates = kSymmetric, .epsilon_start = 3, .iterations = 3},
+          SinkhornOptions{.epsilon = 0.3, .iterations = 4}}) {
+      check_a_set_with_itself<float>(150, dim, options);
+      check_a_set_with_itself<double>(70, dim, options);
+    }
   }
 }
 

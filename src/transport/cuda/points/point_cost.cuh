@@ -20,4 +20,19 @@ __device__ __forceinline__ Real with_feature(Real sum, Real x, Real y) {
   return fma(inner, size - inner / 2, sum);
 }
 
+// The derivative of such a summand with respect to x, without the factor that is the same for all features:
+// the other point's feature for a cosine, otherwise a function of the difference.
+template <CostKind kKind, class Real>
+__device__ __forceinline__ Real slope_of(Real x, Real y) {
+  if constexpr (kKind == CostKind::kCosine) return y;
+  const Real difference = x - y;
+  if constexpr (kKind == CostKind::kL1) {
+    return difference > 0 ? Real(1) : difference < 0 ? Real(-1) : difference;
+  }
+  if constexpr (kKind == CostKind::kHuber) {
+    return difference > 1 ? Real(1) : difference < -1 ? Real(-1) : difference;
+  }
+  return difference;
+}
+
 }  // namespace warpalign::detail::transport

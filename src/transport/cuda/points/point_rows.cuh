@@ -1,6 +1,9 @@
 // Passes over pairs of points with few coordinates. A thread owns two points of one side, with all their
 // coordinates in registers, and goes through the points of the other side, which all threads of the block
 // read from the same address of shared memory. Sums are joined only at the end of a run.
+//
+// For gradients a block owns 32 points, a lane one of them, and each warp has a share of the other points.
+// Warps join their sums in order at the end.
 #pragma once
 
 #include "transport/cuda/costs/pass.cuh"
@@ -23,6 +26,12 @@ class PointRows {
     static constexpr int kNumbers =
         (kDim + 3 + 3) / 4 * 4;  // numbers of a point: coordinates, potential as a pair, weight
     alignas(16) Real other[2][kStage][kNumbers];
+  };
+  static constexpr int kGradientOwn = 32;
+  static constexpr int kWarps = kPointsThreads / 32;
+  struct GradientShared {
+    alignas(16) Real other[2][kPointsThreads][Shared::kNumbers];
+    Real parts[kWarps][kDim + 1][kGradientOwn];  // by coordinates, and sums of P <u, v> of unit vectors
   };
 
   // One run of steps. Calls sink(i, j, mass) with an entry of the plan.
@@ -104,6 +113,75 @@ class PointRows {
 #pragma unroll
     for (int r = 0, i = first; r < kRows; ++r, i += kPointsThreads) {
       if (i < own.count) own.partials(part)[i] = static_cast<Real>(totals[r]);
+    }
+  }
+
+  // to = scale * sum over the other points of P dC / dx, for points begin ... begin + 31.
+  template <CostKind kCost>
+  static __device__ __forceinline__ void gradient(const SolveParams<Real>& p, const Pass& pass, bool of_rows,
+                                                  const Side<Real>& own, const Side<Real>& other, int begin,
+                                                  Real* to) {
+    auto& s = *reinterpret_cast<GradientShared*>(cuda::dynamic_shared() + kScratchBytes);
+    const double* const own_at = of_rows ? pass.rows_at : pass.columns_at;
+    const double* const other_at = of_rows ? pass.columns_at : pass.rows_at;
+    const double own_lambda = of_rows ? pass.lambda : 0.0, other_lambda = of_rows ? 0.0 : pass.lambda;
+    const Real k = static_cast<Real>(pass.k);
+    const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
+    const int i = begin + lane;
+    const Point mine = point_of<kCost>(p, own, i, own_at, own_lambda, pass.rounder);
+    const int stages = begin < own.count ? cuda::div_up(other.count, kPointsThreads) : 0;
+    Real totals[kDim] = {}, along = 0;
+    const auto load = [&](int stage) {
+      return point_of<kCost>(p, other, stage * kPointsThreads + thread, other_at, other_lambda, pass.rounder);
+    };
+    Point incoming = load(0);
+    __syncthreads();  // no thread reads the earlier contents of shared memory any more
+    for (int stage = 0; stage < stages; ++stage) {
+      store_point<false>(incoming, s.other[stage % 2][thread]);
+      incoming = load(stage + 1);
+      __syncthreads();
+      const auto& others = s.other[stage % 2];
+      Real sums[kDim] = {}, sum_along = 0;
+#pragma unroll(kUnrolled)
+      for (int c = warp * 32; c < warp * 32 + 32; ++c) {
+        const Numbers y = numbers_of(others[c]);
+        const Real cost = cost_of<kCost>(mine, y);
+        Real t = fma(-k, cost, mine.hi + y.at(kDim));
+        if constexpr (sizeof(Real) == 4) t += mine.lo + y.at(kDim + 1);
+        const Real mass = mine.weight * y.at(kDim + 2) * exp2_of(t);
+        if constexpr (kCost == CostKind::kCosine) sum_along += mass == 0 ? Real(0) : mass * (1 - cost);
+        Real factor = mass;
+        if constexpr (kCost == CostKind::kSquaredEuclidean) factor = 2 * mass;
+        if constexpr (kCost == CostKind::kEuclidean) factor = cost > 0 ? mass / cost : Real(0);
+#pragma unroll
+        for (int d = 0; d < kDim; ++d) sums[d] = fma(factor, slope_of<kCost>(mine.x[d], y.at(d)), sums[d]);
+      }
+#pragma unroll
+      for (int d = 0; d < kDim; ++d) totals[d] += sums[d];
+      along += sum_along;
+    }
+#pragma unroll
+    for (int d = 0; d < kDim; ++d) s.parts[warp][d][lane] = totals[d];
+    s.parts[warp][kDim][lane] = along;
+    __syncthreads();
+    const auto joined = [&](int d) {
+      Real sum = 0;
+#pragma unroll
+      for (int n = 0; n < kWarps; ++n) sum += s.parts[n][d][lane];
+      return sum;
+    };
+    if (i >= own.p.length) return;
+#pragma unroll
+    for (int d = 0; d < kDim; ++d) {
+      if (d % kWarps != warp || d >= p.dim) continue;
+      Real v = joined(d);
+      if constexpr (kCost == CostKind::kCosine) {  // mine.x and y have unit length
+        const std::int64_t row = static_cast<std::int64_t>(own.team) * own.p.length + i;
+        v = (joined(kDim) * mine.x[d] - v) * own.p.inverse_lengths[row];
+      }
+      v *= static_cast<Real>(p.cost_scale);
+      if (pass.is_nan) v = static_cast<Real>(CUDART_NAN);
+      to[static_cast<std::int64_t>(i) * p.dim + d] = i < own.count ? v : Real(0);
     }
   }
 

@@ -20,8 +20,9 @@ class PointSums : public Points<Real_> {
   static constexpr int kOwnOfTiles = PointTiles<Real_>::kOwn;
 
   static std::size_t shared_bytes(const SolveLayout& layout) {
-    return std::max(Points<Real_>::shared_bytes(layout),
-                    kScratchBytes + sizeof(typename PointTiles<Real_>::Shared));
+    const std::size_t of_passes = std::max(sizeof(typename PointTiles<Real_>::Shared),
+                                           sizeof(typename PointRows<Real_, kMostDimOfRows>::GradientShared));
+    return std::max(Points<Real_>::shared_bytes(layout), kScratchBytes + of_passes);
   }
 
   // Called by all threads of the team. The sums can be read after the team's next barrier.
@@ -29,7 +30,19 @@ class PointSums : public Points<Real_> {
   __device__ __forceinline__ void run(const Pass& pass, PlanSums& sums) const {
     constexpr PassKind kColumns = kKind == PassKind::kEvaluate ? PassKind::kSums : kKind;
     if (pass.rows) sums_of_side<kKind>(pass, true, sums);
-    if (pass.columns) sums_of_side<kColumns>(pass, false, sums);
+    if (!pass.columns) return;
+    if (pass.rows && columns_.p.partials == rows_.p.partials) {
+      columns_.parts = rows_.parts;  // a set with itself: the columns' sums are the rows'
+    } else {
+      sums_of_side<kColumns>(pass, false, sums);
+    }
+  }
+
+  // Writes the gradients with respect to the points of both sides that are not null.
+  __device__ __forceinline__ void write_gradients(const Pass& pass) const {
+    if (p_.dim > kMostDimOfRows) return Base::write_gradients(pass);
+    if (rows_.p.grad_points) gradient_of_few(pass, true);
+    if (columns_.p.grad_points) gradient_of_few(pass, false);
   }
 
  protected:
@@ -76,21 +89,40 @@ class PointSums : public Points<Real_> {
   }
 
  private:
+  // Calls body.template operator()<kDim, kCost>() for points of few coordinates.
+  template <class Body>
+  __device__ __forceinline__ void with_few(const Body& body) const {
+    switch (p_.kind) {
+      case CostKind::kSquaredEuclidean:
+        if (p_.dim <= 4) return body.template operator()<4, CostKind::kSquaredEuclidean>();
+        return body.template operator()<kMostDimOfRows, CostKind::kSquaredEuclidean>();
+      case CostKind::kEuclidean:
+        return body.template operator()<kMostDimOfRows, CostKind::kEuclidean>();
+      case CostKind::kL1:
+        return body.template operator()<kMostDimOfRows, CostKind::kL1>();
+      case CostKind::kCosine:
+        return body.template operator()<kMostDimOfRows, CostKind::kCosine>();
+      case CostKind::kHuber:
+        return body.template operator()<kMostDimOfRows, CostKind::kHuber>();
+    }
+  }
   template <PassKind kKind>
   __device__ __forceinline__ void sums_of_side(const Pass& pass, bool of_rows, PlanSums& sums) const {
     if (p_.dim > kMostDimOfRows) return tiles_of_side(kKind, pass, of_rows, sums);
-    switch (p_.kind) {
-      case CostKind::kSquaredEuclidean:
-        if (p_.dim <= 4) return by_rows<4, kKind, CostKind::kSquaredEuclidean>(pass, of_rows, sums);
-        return by_rows<kMostDimOfRows, kKind, CostKind::kSquaredEuclidean>(pass, of_rows, sums);
-      case CostKind::kEuclidean:
-        return by_rows<kMostDimOfRows, kKind, CostKind::kEuclidean>(pass, of_rows, sums);
-      case CostKind::kL1:
-        return by_rows<kMostDimOfRows, kKind, CostKind::kL1>(pass, of_rows, sums);
-      case CostKind::kCosine:
-        return by_rows<kMostDimOfRows, kKind, CostKind::kCosine>(pass, of_rows, sums);
-      case CostKind::kHuber:
-        return by_rows<kMostDimOfRows, kKind, CostKind::kHuber>(pass, of_rows, sums);
+    with_few([&]<int kDim, CostKind kCost>() { by_rows<kDim, kKind, kCost>(pass, of_rows, sums); });
+  }
+  __device__ __forceinline__ void gradient_of_few(const Pass& pass, bool of_rows) const {
+    with_few([&]<int kDim, CostKind kCost>() { gradient_by_rows<kDim, kCost>(pass, of_rows); });
+  }
+  template <int kDim, CostKind kCost>
+  __device__ __attribute__((noinline)) void gradient_by_rows(const Pass& pass, bool of_rows) const {
+    using Rows = PointRows<Real, kDim>;
+    const Side<Real>& own = of_rows ? rows_ : columns_;
+    const Side<Real>& other = of_rows ? columns_ : rows_;
+    Real* const to = own.p.grad_points + own.row_of_batch() * p_.dim;
+    for (int begin = team_.rank * Rows::kGradientOwn; begin < own.p.length;
+         begin += team_.blocks * Rows::kGradientOwn) {
+      Rows::template gradient<kCost>(p_, pass, of_rows, own, other, begin, to);
     }
   }
   // Not inlined, for all kinds of passes: they differ only outside the loop over coordinates.

@@ -75,16 +75,15 @@ class Points : public Tiles<Real_> {
   // The part that depends on the feature: the other point's feature for a cosine, otherwise a function of the
   // difference.
   [[nodiscard]] __device__ __forceinline__ Real slope(Real x, Real y) const {
-    const Real difference = x - y;
     switch (p_.kind) {
       case CostKind::kCosine:
-        return y;
+        return slope_of<CostKind::kCosine>(x, y);
       case CostKind::kL1:
-        return difference > 0 ? Real(1) : difference < 0 ? Real(-1) : difference;
+        return slope_of<CostKind::kL1>(x, y);
       case CostKind::kHuber:
-        return difference > 1 ? Real(1) : difference < -1 ? Real(-1) : difference;
+        return slope_of<CostKind::kHuber>(x, y);
       default:
-        return difference;
+        return slope_of<CostKind::kSquaredEuclidean>(x, y);
     }
   }
 
