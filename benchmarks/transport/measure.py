@@ -82,7 +82,17 @@ class Problem:
             **self.options,
         )
 
+    def divergence(self) -> Tensor:
+        assert self.x is not None and self.y is not None
+        value: Tensor = warpalign.transport.sinkhorn_divergence(
+            self.x, self.y, epsilon=self.epsilon, max_iter=self.size.iterations, tol=0.0, **self.options
+        )
+        return value
+
     def run(self) -> tuple[Tensor, ...]:
+        if self.size.divergence:
+            value = self.divergence()
+            return (value, *torch.autograd.grad(value.sum(), self.x)) if self.size.gradient else (value,)
         found = self.result()
         if not self.size.gradient:
             return found.value, found.f, found.g
@@ -98,6 +108,8 @@ class Problem:
 
     def value_error(self) -> float | None:
         size = self.size
+        if size.divergence:
+            return None
         if MOST_ELEMENTS[self.result().value.device.type] < size.N * size.M or size.epsilon_start:
             return None
         expected = dual(self.costs(0), self.epsilon, size)

@@ -22,6 +22,7 @@ class Size(NamedTuple):
     gradient: bool = False
     precision: str = "highest"
     half: bool = False  # given costs are float16
+    divergence: bool = False  # sinkhorn_divergence, three problems of points, in the place of sinkhorn
 
     @property
     def name(self) -> str:
@@ -31,6 +32,7 @@ class Size(NamedTuple):
         how += " gradient" if self.gradient else ""
         how += "" if self.precision == "highest" else f" {self.precision}"
         how += " half" if self.half else ""
+        how += " divergence" if self.divergence else ""
         source = f"D{self.D}" if self.D else "dense"
         return f"{self.B}x{self.N}x{self.M} {source} {self.dtype} {self.iterations}it{how}"
 
@@ -76,6 +78,8 @@ SIZES: list[Size] = [
     Size(1, 10000, 10000, 64, iterations=20, precision="high"),
     Size(1, 10000, 10000, 64, iterations=20, precision="medium"),
     Size(1, 10000, 10000, 3),
+    Size(1, 6000, 6000, 3, iterations=50, updates="symmetric", gradient=True),
+    Size(1, 6000, 6000, 3, iterations=50, updates="symmetric", gradient=True, divergence=True),
     Size(1, 50000, 50000, 64, iterations=100, precision="medium"),
 ]
 QUICK_SIZES = [
@@ -85,4 +89,5 @@ QUICK_SIZES = [
     Size(1, 65, 70, 3, kind="partial", iterations=10),
     Size(1, 40, 50, 8, iterations=3, updates="symmetric", epsilon_start=8.0, gradient=True),
     Size(1, 40, 50, 8, iterations=3, precision="medium"),
+    Size(1, 40, 50, 3, iterations=3, updates="symmetric", gradient=True, divergence=True),
 ]
