@@ -262,11 +262,10 @@ def ctc_beam_decode(
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins. beam must be the same.
 
     Returns:
-        A list of ``n_best`` Hypotheses, the best first, each with all labels since the stream
-        began; tokens and frames have as many columns as the stream has frames, padding included. Where an utterance has fewer
-        hypotheses, a score is −inf and the length 0. A frame is the first one of its label on the prefix's best path, counted
-        from the beginning of the stream. Durations are 0. Scores are log-probabilities, with the language model's part,
-        float64 for float64 logits, else float32.
+        A list of ``n_best`` Hypotheses, the best first, each with all labels since the stream began; tokens and frames have as
+        many columns as the stream has frames. Where an utterance has fewer hypotheses, a score is −inf and the length 0. A
+        frame is the first one of its label on the prefix's best path, counted from the beginning of the stream. Durations are
+        0. Scores are log-probabilities, with the language model's part, float64 for float64 logits, else float32.
 
     Raises:
         TypeError, ValueError: an argument is invalid. On a GPU lengths are clamped.
@@ -284,9 +283,8 @@ def ctc_beam_decode(
     refuse_vmap("ctc_beam_decode", logits, logit_lengths, label_prior)
     frames = _check_frames(logits, logit_lengths, blank, from_log_probs, label_prior)
     width = check_count(beam, "beam")
-    most, beside = (
-        (_MOST_BEAMS, "") if language_model is None else (_MOST_SCORED_BEAMS, " with a language_model")
-    )
+    scored = language_model is not None
+    most, beside = (_MOST_SCORED_BEAMS, " with a language_model") if scored else (_MOST_BEAMS, "")
     if width > most:
         raise ValueError(f"beam: expected at most {most}{beside}, got {beam}")
     count = check_count(n_best, "n_best")
