@@ -48,15 +48,15 @@ def plan_of(device: torch.device, *, transposed: bool = False, batch: int | None
 
 
 @pytest.mark.parametrize("name", LINEAR)
-def test_the_objective_is_no_worse_than_pot_s(name: str, device: torch.device) -> None:
+def test_the_objective_is_no_worse_than_pot_s(name: str) -> None:
     of = problem(*LINEAR[name])
-    x, y, a, b = (torch.from_numpy(t).to(device) for t in of[:4])
+    x, y, a, b = (torch.from_numpy(t) for t in of[:4])
     for dtype, rounding in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
         found = sinkhorn_low_rank(
             x.to(dtype), y.to(dtype), rank=of.rank, a=a.to(dtype), b=b.to(dtype), restarts=3, generator=0
         )
         assert found.value.dtype == found.plan.q.dtype == dtype
-        plan = found.plan.to_dense().double().cpu().numpy()
+        plan = found.plan.to_dense().double().numpy()
         assert linear(plan, of) <= 1.01 * POT["linear"][name]
         assert float(found.linear) == pytest.approx(linear(plan, of), rel=10 * rounding)
         assert np.abs(plan.sum(1) - of.a).sum() < rounding and np.abs(plan.sum(0) - of.b).sum() < rounding
@@ -64,9 +64,9 @@ def test_the_objective_is_no_worse_than_pot_s(name: str, device: torch.device) -
 
 
 @pytest.mark.parametrize("name", GROMOV)
-def test_the_distortion_is_no_worse_than_pot_s(name: str, device: torch.device) -> None:
+def test_the_distortion_is_no_worse_than_pot_s(name: str) -> None:
     of = problem(*GROMOV[name])
-    x, y, a, b = (torch.from_numpy(t).to(device) for t in of[:4])
+    x, y, a, b = (torch.from_numpy(t) for t in of[:4])
     for dtype, rounding in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
         found = gromov_wasserstein_low_rank(
             x.to(dtype),
@@ -78,7 +78,7 @@ def test_the_distortion_is_no_worse_than_pot_s(name: str, device: torch.device) 
             generator=0,
             tol=1e-3,
         )
-        plan = found.plan.to_dense().double().cpu().numpy()
+        plan = found.plan.to_dense().double().numpy()
         assert distortion(plan, of) <= 1.01 * POT["gromov"][name]
         assert float(found.distortion) == pytest.approx(distortion(plan, of), rel=100 * rounding)
         assert np.abs(plan.sum(1) - of.a).sum() < rounding and np.abs(plan.sum(0) - of.b).sum() < rounding
@@ -165,6 +165,31 @@ def test_a_batch_gives_what_its_problems_give_alone(solve: Solve, device: torch.
         torch.testing.assert_close(one.value, batch.value[k])
         torch.testing.assert_close(one.plan.to_dense(), batch.plan[k].to_dense())
     assert len(list(batch.plan)) == 2
+
+
+@pytest.mark.gpu
+@BOTH
+def test_both_devices_agree(solve: Solve, cuda: torch.device) -> None:
+    x, y = points(torch.device("cpu"))
+    init = plan_of(torch.device("cpu"))
+    options: dict[str, Any] = {"rank": 3, "tol": 0.0, "max_iter": 30}
+    expected = solve(x, y, init=init, **options)
+    factors = tuple(t.to(cuda) for t in (init.q, init.r, init.weights))
+    found = solve(x.to(cuda), y.to(cuda), init=factors, **options)
+    torch.testing.assert_close(found.value.cpu(), expected.value, rtol=1e-9, atol=0)
+    torch.testing.assert_close(found.plan.to_dense().cpu(), expected.plan.to_dense(), rtol=1e-6, atol=1e-9)
+    drawn = solve(x.to(cuda), y.to(cuda), rank=3, generator=0, max_iter=100)
+    assert float(drawn.value) < 1.2 * float(expected.value) and float(drawn.error) < 1e-12
+
+
+def test_long_descents_keep_their_digits() -> None:
+    """Factors come near 0 and 1. Their logits, and the dual variables of the projection, stay in the range of float32."""
+    x, y = randn(200, 8, seed=1), 0.7 * randn(150, 8, seed=2)
+    options: dict[str, Any] = {"rank": 20, "generator": 0, "tol": 0.0, "max_iter": 600}
+    found = sinkhorn_low_rank(x, y, **options)
+    expected = sinkhorn_low_rank(x.double(), y.double(), **options)
+    assert float(found.value) == pytest.approx(float(expected.value), rel=5e-3)
+    assert float(found.error) < 1e-5 and bool(found.plan.q.isfinite().all())
 
 
 @BOTH
@@ -330,6 +355,6 @@ def test_memory_is_linear(cuda: torch.device) -> None:
     x, y = (randn(100_000, 32, seed=n, device=cuda) for n in (1, 2))
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    found = sinkhorn_low_rank(x, y, rank=50, max_iter=20, tol=0.0, generator=0)
+    found = sinkhorn_low_rank(x, y, rank=50, max_iter=400, tol=0.0, generator=0)
     assert torch.cuda.max_memory_allocated() - before < 1 << 30
-    assert float(found.error) < 1e-5
+    assert float(found.error) < 1e-5 and bool(found.value.isfinite())

@@ -25,6 +25,10 @@ import torch
 from torch import Tensor
 
 STEPS_BETWEEN_TESTS = 10
+_LEAST_LOGIT = -30.0
+"""Of an entry beside the largest one of its row. What is smaller could not come back, and would need a v beyond the range of float32."""
+_LARGEST_RATIO = 2.0
+"""Of two steps' sizes, by which the dual variables of the first become a guess of the second's."""
 
 
 class Factors(NamedTuple):
@@ -124,10 +128,12 @@ def descend(cost_of: CostOf, state: State, weights: tuple[Tensor, Tensor], cours
 
 
 def _stepped(cost: Factors, state: State, weights: tuple[Tensor, Tensor], course: Course) -> State:
-    w = state.weights[:, None, :]
-    slope_x = cost.left @ (cost.right.mT @ state.y.factor / w)
-    slope_y = cost.right @ (cost.left.mT @ state.x.factor / w)
-    slope_w = (state.x.factor * slope_x).sum(1) / state.weights
+    # By the columns' own sums, which the weights are once projected: so a slope is a mean of costs, and as bounded as they are.
+    tiny = torch.finfo(state.weights.dtype).tiny
+    sums_x, sums_y = (side.factor.sum(1, keepdim=True).clamp(min=tiny) for side in (state.x, state.y))
+    slope_x = cost.left @ (cost.right.mT @ state.y.factor / sums_y)
+    slope_y = cost.right @ (cost.left.mT @ state.x.factor / sums_x)
+    slope_w = (state.x.factor / sums_x * slope_x).sum(1)
     # A constant of a row, or of all components, changes nothing; the least one keeps exponents small.
     slope_x, slope_y = (slope - slope.amin(-1, keepdim=True) for slope in (slope_x, slope_y))
     slope_w = slope_w - slope_w.amax(-1, keepdim=True)
@@ -139,6 +145,7 @@ def _stepped(cost: Factors, state: State, weights: tuple[Tensor, Tensor], course
         gamma = gamma.clamp(max=0.5 / course.epsilon)
         kept = 1.0 - gamma * course.epsilon
     ratio = torch.where(state.gamma > 0, gamma / state.gamma.where(state.gamma > 0, 1.0), 1.0)
+    ratio = ratio.clamp(max=_LARGEST_RATIO)
 
     def moved(side: Side, slope: Tensor) -> Side:
         logits = kept[:, None, None] * side.logits - gamma[:, None, None] * slope
@@ -153,7 +160,8 @@ def _projected(
     sides: tuple[Side, Side], log_w: Tensor, weights: tuple[Tensor, Tensor], count: int, least: float
 ) -> State:
     """The projection after so many iterations; row sums of the factors are exact."""
-    kernels = [(side.logits - side.logits.amax(-1, keepdim=True)).exp() for side in sides]
+    logits = [(side.logits - side.logits.amax(-1, keepdim=True)).clamp(min=_LEAST_LOGIT) for side in sides]
+    kernels = [one.exp() for one in logits]
     log_v = [side.log_v for side in sides]
     new = log_w
     for _ in range(count):
@@ -165,11 +173,11 @@ def _projected(
         log_v = [new - one for one in sums]
     x, y = (
         Side(
-            side.logits + potential[:, None, :],
+            one + potential[:, None, :],
             _normalized(kernel.mul_(potential.exp()[:, None, :]), of),
             potential,
         )
-        for side, potential, kernel, of in zip(sides, log_v, kernels, weights, strict=True)
+        for one, potential, kernel, of in zip(logits, log_v, kernels, weights, strict=True)
     )
     return State(x, y, new.exp(), log_w.new_zeros(log_w.shape[0]))
 
