@@ -11,8 +11,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "cpu/pause.h"
-
 namespace warpalign::detail::ctc {
 namespace {
 
@@ -84,12 +82,11 @@ class Aligner {
 
   void align(const cpu::ItemMemory& item) {
     if (u_.frames < u_.labels) return refuse();
-    Work work{{&Work::work}, this};
-    if (item.slot) {
-      item.slot->run_shared(work, item.scratch);
-    } else {
-      work.run(work, item.scratch);
-    }
+    const auto sweep_one = [this](std::int32_t k, void* scratch) {
+      Arena arena(scratch);
+      sweep(k, StripeMemory<T>(p_, stripes_, arena));
+    };
+    StripeWork(stripes_.count, sweep_one).run_with(item);
     if (bad_) return writer_.score(kNaN);
     const State last =
         u_.labels > 0 && !(by_blank_ > by_label_) ? State{u_.labels - 1, true} : State{u_.labels, false};
@@ -100,21 +97,6 @@ class Aligner {
   }
 
  private:
-  // The first pass. Workers take stripes in ascending order, so that a worker waits only for a stripe that
-  // another worker has begun.
-  struct Work : cpu::SharedWork {
-    Aligner* aligner;
-    std::atomic<std::int32_t> next{0};
-
-    static void work(cpu::SharedWork& shared, void* scratch) {
-      auto& self = static_cast<Work&>(shared);
-      Arena arena(scratch);
-      const StripeMemory<T> memory(self.aligner->p_, self.aligner->stripes_, arena);
-      const std::int32_t count = self.aligner->stripes_.count;
-      for (std::int32_t k = self.next++; k < count; k = self.next++) self.aligner->sweep(k, memory);
-    }
-  };
-
   // The results without a path: more labels than frames.
   void refuse() const {
     bool bad = false;
@@ -122,55 +104,41 @@ class Aligner {
     writer_.score(bad ? kNaN : -kInfinity);
   }
 
-  void sweep(std::int32_t stripe, const StripeMemory<T>& memory) {
+  // The first pass over a stripe.
+  void sweep(std::int32_t index, const StripeMemory<T>& memory) {
     constexpr std::int32_t kPublished = 32;  // frames between two updates of a stripe's progress
-    const std::int64_t first = std::int64_t{stripe} * stripes_.width;
-    const bool is_last = stripe == stripes_.count - 1;
-    const std::int64_t last =
-        is_last ? u_.labels : std::min<std::int64_t>(first + stripes_.width - 1, u_.labels);
-    const std::int64_t pairs = std::max<std::int64_t>(last - first + 1, 0);
+    const Stripe stripe(stripes_, lattice_, index, cpu_stride(stripes_.widest(p_.labels)));
+    const std::int64_t pairs = stripe.pairs(), stride = stripe.lattice.stride;
     const Rows<T> rows(p_.logits.data, p_.logits.stride, p_.classes, memory.packed);
     const Frames<T> frames(p_, u_, memory_.lattice, normalizers_, rows);
-    CpuLattice lattice = lattice_;
-    lattice.stride = cpu_stride(pairs);
-    lattice.slot += first;
-    lattice.skip += first;
     double* row = memory.rows[0];
     double* next = memory.rows[1];
-    std::fill_n(row, 2 * lattice.stride, kCpuDead);
-    std::fill_n(next, 2 * lattice.stride, kCpuDead);
-    if (stripe == 0) row[kCpuPad] = 0;
-    double* const edge = memory_.edges + std::int64_t{stripe} * p_.frames;
+    std::fill_n(row, 2 * stride, kCpuDead);
+    std::fill_n(next, 2 * stride, kCpuDead);
+    if (index == 0) row[kCpuPad] = 0;
+    double* const edge = memory_.edges + std::int64_t{index} * p_.frames;
     bool bad = false;
     for (std::int32_t t = 0; t < u_.frames; ++t) {
-      if (t > 0 && t % segment_ == 0) keep(stored_row_before(t), row, lattice.stride, first, pairs);
-      const CpuRange all = range_of(u_, t);
-      const CpuRange range = {std::max(all.first, first) - first, std::min(all.last, last) - first};
-      if (range.first <= range.last) {
-        if (stripe > 0 && t > 0) {
-          wait_for(stripe - 1, t);
-          row[lattice.stride + kCpuPad - 1] = edge[t - 1 - p_.frames];
+      if (t > 0 && t % segment_ == 0) keep(stored_row_before(t), row, stride, stripe.first, pairs);
+      const CpuRange range = stripe.part_of(range_of(u_, t));
+      if (!is_empty(range)) {
+        if (index > 0 && t > 0) {
+          memory_.progress[index - 1].wait_for(t);
+          row[stride + kCpuPad - 1] = edge[t - 1 - p_.frames];
         }
         bad |= frames.weigh_best(t, memory.weights);
-        kernels().best(lattice, memory.weights, row, next, {nullptr, 0}, range);
+        kernels().best(stripe.lattice, memory.weights, row, next, {nullptr, 0}, range);
         std::swap(row, next);
       }
       // A stripe with pairs has memory for its rows. NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
-      edge[t] = pairs > 0 ? row[lattice.stride + kCpuPad + pairs - 1] : kCpuDead;
-      if ((t + 1) % kPublished == 0 || t + 1 == u_.frames) {
-        memory_.progress[stripe].frames.store(t + 1, std::memory_order_release);
-      }
+      edge[t] = pairs > 0 ? row[stride + kCpuPad + pairs - 1] : kCpuDead;
+      if ((t + 1) % kPublished == 0 || t + 1 == u_.frames) memory_.progress[index].publish(t + 1);
     }
     if (bad) bad_ = true;
-    if (last == u_.labels && pairs > 0) by_blank_ = row[kCpuPad + pairs - 1];
-    if (u_.labels > 0 && first <= u_.labels - 1 && u_.labels - 1 <= last) {
-      by_label_ = row[lattice.stride + kCpuPad + u_.labels - 1 - first];
+    if (stripe.has(u_.labels)) by_blank_ = row[kCpuPad + u_.labels - stripe.first];
+    if (u_.labels > 0 && stripe.has(u_.labels - 1)) {
+      by_label_ = row[stride + kCpuPad + u_.labels - 1 - stripe.first];
     }
-  }
-
-  void wait_for(std::int32_t stripe, std::int32_t frames) const {
-    const std::atomic<std::int32_t>& done = memory_.progress[stripe].frames;
-    for (int turn = 0; done.load(std::memory_order_acquire) < frames; ++turn) cpu::pause(turn);
   }
 
   // Stores a stripe's part of a row.
@@ -257,7 +225,7 @@ void align(const CtcProblem& p, const CtcAlignment& out, const AlignMemory& memo
   const Normalizers normalizers = Normalizers::within(p, memory.normalizers);
   std::fill_n(memory.is_nan, p.batch, 0);
   normalize_frames<T>(p, batch, normalizers, memory.is_nan, reinterpret_cast<T*>(memory.packed), execution);
-  const Stripes stripes = Stripes::of(p, execution);
+  const Stripes stripes = align_stripes_of(p, execution);
   const cpu::Team team = team_of<T>(p, stripes, execution);
   cpu::run_team(team, {team_memory, team.bytes()}, execution, [&](int b, const cpu::ItemMemory& item) {
     const Utterance u = batch[b];
@@ -273,15 +241,9 @@ void align(const CtcProblem& p, const CtcAlignment& out, const AlignMemory& memo
   });
 }
 
-// The address, aligned for a team's workers.
-std::byte* for_workers(std::byte* memory) {
-  const auto past = reinterpret_cast<std::uintptr_t>(memory) % cpu::kWorkerAlignment;
-  return past == 0 ? memory : memory + (cpu::kWorkerAlignment - past);
-}
-
 template <class T>
 std::size_t team_bytes(const CtcProblem& p, const Execution& execution) {
-  return team_of<T>(p, Stripes::of(p, execution), execution).bytes() + cpu::kWorkerAlignment;
+  return team_of<T>(p, align_stripes_of(p, execution), execution).bytes() + cpu::kWorkerAlignment;
 }
 
 }  // namespace

@@ -1,15 +1,13 @@
-// The memory of alignments on the CPU, and the stripes into which the pairs of a long utterance are divided.
+// The memory of alignments on the CPU.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 
-#include "cpu/team.h"
 #include "ctc/cpu_frames.h"
-#include "ctc/tuning.h"
+#include "ctc/cpu_stripes.h"
 
 namespace warpalign::detail::ctc {
 
@@ -22,28 +20,13 @@ inline std::int32_t segment_of(const CtcProblem& p) {
   return std::clamp(static_cast<std::int32_t>(best), 64, 1024);
 }
 
-// The division of an utterance's pairs into stripes of `width` pairs, a multiple of kCpuPad; the last stripe
-// has the rest.
-struct Stripes {
-  std::int32_t count;
-  std::int32_t width;
-
-  // A stripe is wide enough that its pairs take longer than the frame's weights, which each stripe computes.
-  // Each thread has several stripes, which keeps waits short.
-  static Stripes of(const CtcProblem& p, const Execution& execution) {
-    const CpuTuning tuning = cpu_tuning(cpu::selected_isa());
-    const int threads = cpu::threads_of(execution) / std::max(p.batch, 1);
-    const int most = threads > 1 ? threads * tuning.stripes_per_thread : 1;
-    const int count = std::clamp((p.labels + 1) / tuning.stripe_pairs, 1, most);
-    return {count, (p.labels + 1) / count / kCpuPad * kCpuPad};
-  }
-  [[nodiscard]] std::int32_t widest(std::int32_t labels) const { return labels + 1 - width * (count - 1); }
-};
-
-// The number of frames of a stripe that are done, in a cache line of its own.
-struct alignas(64) Progress {
-  std::atomic<std::int32_t> frames{0};
-};
+// The stripes of alignments, whose best paths do not depend on their number. Each thread has several stripes,
+// which keeps waits short.
+inline Stripes align_stripes_of(const CtcProblem& p, const Execution& execution) {
+  const CpuTuning tuning = cpu_tuning(cpu::selected_isa());
+  const int threads = cpu::threads_of(execution) / std::max(p.batch, 1);
+  return Stripes::of(p.labels, tuning.stripe_pairs, threads > 1 ? threads * tuning.stripes_per_thread : 1);
+}
 
 // An utterance's memory.
 struct AlignItem {

@@ -1,5 +1,6 @@
 // CTC's gradients on the CPU. For each segment of an utterance's frames: the posteriors, then the gradient's
-// rows. Threads share the utterances, and the rows if there are more threads than utterances.
+// rows. Threads share the utterances. If there are more threads than utterances, they share the stripes of
+// each, and the rows.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -148,40 +149,51 @@ void gradient_of(const CtcProblem& p, const CtcGradient& gradient, const Utteran
   const Rows<T> rows(p.logits.data, p.logits.stride, p.classes, row_memory.in);
   const Frames<T> frames(p, u, memory.lattice, {saved.lse, saved.others, 0}, rows);
   SegmentRows<T> work{{&SegmentRows<T>::work}, &p, &writer, &frames, &memory};
-  reverse<T>(
-      p, u, frames, saved, memory, false, [](std::int32_t, const double*, CpuRange) {},
-      [&](std::int32_t begin, std::int32_t end) {
-        work.begin = begin;
-        work.end = end;
-        work.next = begin;
-        if (item.slot) {
-          item.slot->run_shared(work, item.scratch);
-        } else {
-          work.run(work, item.scratch);
-        }
-      });
+  const auto no_labels = [](std::int32_t, std::int64_t, const double*, const CpuRange&) {};
+  Reverse(p, u, frames, saved, memory, false, no_labels).run(item, [&](std::int32_t begin, std::int32_t end) {
+    work.begin = begin;
+    work.end = end;
+    work.next = begin;
+    if (item.slot) {
+      item.slot->run_shared(work, item.scratch);
+    } else {
+      work.run(work, item.scratch);
+    }
+  });
 }
+
+// A worker's memory for posteriors of labels.
+struct PosteriorScratch {
+  double* labels;
+  std::byte* packed;  // a packed row of logits
+
+  PosteriorScratch(const CtcProblem& p, Arena& arena)
+      : labels(arena.take<double>(cpu_stride(stripes_of(p).widest(p.labels)))),
+        packed(arena.take<std::byte>(size_of(p.dtype) * p.classes)) {}
+};
 
 struct PosteriorMemory {
   void* saved;
   ForwardMemory forward;
-  std::byte* workers;
-  std::size_t worker_bytes;
-  std::byte* packed;
+  cpu::Team team;
+  std::byte* team_memory;
 
   PosteriorMemory(const CtcProblem& p, const Execution& execution, Arena& arena)
       : saved(arena.take<std::byte>(saved_bytes_cpu(p, execution))),
         forward(p, true, execution, arena),
-        worker_bytes(reverse_bytes(p)),
-        packed(forward.packed) {
-    workers = arena.take<std::byte>(worker_bytes * ForwardMemory::workers_of(p, execution));
+        team(cpu::Team::of(p.batch, execution, stripes_of(p).count)) {
+    Arena scratch;
+    static_cast<void>(PosteriorScratch(p, scratch));
+    team.item_bytes = cpu::rounded_to_worker(reverse_bytes(p));
+    team.scratch_bytes = cpu::rounded_to_worker(scratch.used());
+    team_memory = arena.take<std::byte>(team.bytes() + cpu::kWorkerAlignment);
   }
 };
 
 // (T, U) of one utterance.
 template <class T>
 void write_posteriors(const CtcProblem& p, const CtcPosteriors& out, const Utterance& u, const Saved& saved,
-                      void* memory_of_worker, T* packed) {
+                      const cpu::ItemMemory& item) {
   using Real = typename Arithmetic<T>::Real;
   const std::int64_t count = std::int64_t{p.frames} * p.labels;
   Real* const to = static_cast<Real*>(out.labels) + u.index * count;
@@ -193,21 +205,19 @@ void write_posteriors(const CtcProblem& p, const CtcPosteriors& out, const Utter
     }
     return;
   }
-  Arena arena(memory_of_worker);
+  Arena arena(item.item), scratch(item.scratch);
   ReverseMemory memory(p, arena);
   memory.lattice.clear();
   memory.lattice.set(u);
-  const Rows<T> rows(p.logits.data, p.logits.stride, p.classes, packed);
+  const Rows<T> rows(p.logits.data, p.logits.stride, p.classes,
+                     reinterpret_cast<T*>(PosteriorScratch(p, scratch).packed));
   const Frames<T> frames(p, u, memory.lattice, {saved.lse, saved.others, 0}, rows);
-  reverse<T>(
-      p, u, frames, saved, memory, true,
-      [&](std::int32_t t, const double* labels, CpuRange range) {
-        const std::int64_t end = std::min<std::int64_t>(range.last + 1, u.labels);
-        for (std::int64_t k = range.first; k < end; ++k) {
-          to[std::int64_t{t} * p.labels + k] = static_cast<Real>(labels[k]);
-        }
-      },
-      [](std::int32_t, std::int32_t) {});
+  const auto write = [&](std::int32_t t, std::int64_t first, const double* labels, const CpuRange& range) {
+    Real* const row = to + std::int64_t{t} * p.labels + first;
+    const std::int64_t end = std::min<std::int64_t>(range.last + 1, u.labels - first);
+    for (std::int64_t k = range.first; k < end; ++k) row[k] = static_cast<Real>(labels[k]);
+  };
+  Reverse(p, u, frames, saved, memory, true, write).run(item, [](std::int32_t, std::int32_t) {});
 }
 
 template <class T>
@@ -216,15 +226,11 @@ void posteriors(const CtcProblem& p, const CtcPosteriors& out, const PosteriorMe
   const Batch batch(p, memory.forward.first_targets);
   forward<T>(p, out.loss, memory.saved, memory.forward, batch, execution);
   if (p.frames == 0 || p.labels == 0) return;
-  std::atomic<int> next{0};
-  cpu::run_workers(execution, ForwardMemory::workers_of(p, execution), [&](int worker) {
-    const host::FlushToZero flush;
-    T* const packed = reinterpret_cast<T*>(memory.packed) + static_cast<std::int64_t>(worker) * p.classes;
-    for (int b = next++; b < p.batch; b = next++) {
-      write_posteriors<T>(p, out, batch[b], Saved(p, memory.saved, b),
-                          memory.workers + worker * memory.worker_bytes, packed);
-    }
-  });
+  cpu::run_team(memory.team, {for_workers(memory.team_memory), memory.team.bytes()}, execution,
+                [&](int b, const cpu::ItemMemory& item) {
+                  const host::FlushToZero flush;
+                  write_posteriors<T>(p, out, batch[b], Saved(p, memory.saved, b), item);
+                });
 }
 
 }  // namespace
@@ -247,11 +253,8 @@ Status gradient_cpu(const CtcProblem& p, const CtcGradient& gradient, Workspace 
   visit_dtype(p.dtype, [&](auto type) {
     using T = typename decltype(type)::Type;
     const cpu::Team team = team_of<T>(p, execution);
-    const std::size_t bytes = team.bytes() + cpu::kWorkerAlignment;
-    std::byte* memory = arena.take<std::byte>(bytes);
-    const auto past = reinterpret_cast<std::uintptr_t>(memory) % cpu::kWorkerAlignment;
-    memory += past == 0 ? 0 : cpu::kWorkerAlignment - past;
-    cpu::run_team(team, {memory, bytes}, execution, [&](int b, const cpu::ItemMemory& item) {
+    std::byte* const memory = for_workers(arena.take<std::byte>(team.bytes() + cpu::kWorkerAlignment));
+    cpu::run_team(team, {memory, team.bytes()}, execution, [&](int b, const cpu::ItemMemory& item) {
       const host::FlushToZero flush;
       gradient_of<T>(p, gradient, batch[b], item);
     });

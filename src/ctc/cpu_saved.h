@@ -57,15 +57,18 @@ struct Saved {
         segments(others + (p.star >= 0 ? p.frames : 0)),
         pairs(pairs_of(p)) {}
 
-  // Stores alpha of the frame before segment `segment` >= 1.
-  void put(std::int32_t segment, const double* row, std::int64_t stride) const {
+  // Stores alpha of the frame before segment `segment` >= 1: `count` pairs from `first` on, which is pair 0
+  // of the row.
+  void put(std::int32_t segment, const double* row, std::int64_t stride, std::int64_t first,
+           std::int64_t count) const {
     for (int array = 0; array < 4; ++array) {
-      std::copy_n(row + array * stride + kCpuPad, pairs, at(segment, array));
+      std::copy_n(row + array * stride + kCpuPad, count, at(segment, array) + first);
     }
   }
-  void get(std::int32_t segment, double* row, std::int64_t stride) const {
+  void get(std::int32_t segment, double* row, std::int64_t stride, std::int64_t first,
+           std::int64_t count) const {
     for (int array = 0; array < 4; ++array) {
-      std::copy_n(at(segment, array), pairs, row + array * stride + kCpuPad);
+      std::copy_n(at(segment, array) + first, count, row + array * stride + kCpuPad);
     }
   }
 

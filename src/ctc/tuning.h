@@ -32,7 +32,7 @@ struct CpuTuning {
   // A gradient's segment has as many frames as fit into so many numbers: a part of the second-level cache.
   // Unit: numbers of float64.
   int segment_doubles;
-  // An alignment is divided into stripes of so many pairs, at least, for several threads. Unit: pairs of a
+  // An utterance is divided into stripes of so many pairs, at least, which threads share. Unit: pairs of a
   // blank and a label.
   int stripe_pairs;
   // An alignment has at most so many stripes for each thread. Unit: stripes.

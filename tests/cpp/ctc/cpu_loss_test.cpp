@@ -8,6 +8,7 @@
 
 #include "fixture.h"
 #include "warpalign/thread_pool.h"
+#include "warpalign/tuning.h"
 
 namespace warpalign::test {
 namespace {
@@ -185,6 +186,51 @@ TEST_P(CtcPath, SameBitsForAnyThreads) {
     one.add(batch.utterances[2], batch.logits[2]);
     EXPECT_EQ(run(one).loss[0], alone.loss[2]);
     EXPECT_EQ(run(one).gradient[0], alone.gradient[2]);
+  }
+}
+
+// Stripes of few pairs, so that an utterance has several of them.
+class NarrowStripes {
+ public:
+  NarrowStripes() { EXPECT_TRUE(force_ctc_threshold("stripe_pairs", 16)); }
+  ~NarrowStripes() { force_ctc_threshold("stripe_pairs", kMeasuredThreshold); }
+  NarrowStripes(const NarrowStripes&) = delete;
+  NarrowStripes& operator=(const NarrowStripes&) = delete;
+};
+
+// Threads share stripes of pairs. Of the utterances, one is far shorter than its stripes, one has as many
+// frames as labels, one has no path, and one no labels.
+TEST_P(CtcPath, Stripes) {
+  if (on_cuda()) GTEST_SKIP() << "host threads";
+  const NarrowStripes stripes;
+  for (const int star : {-1, 3}) {
+    for (const std::vector<std::pair<int, int>>& sizes : {std::vector<std::pair<int, int>>{{310, 150}},
+                                                          {{190, 97}, {40, 12}, {90, 90}, {30, 50}, {20, 0}},
+                                                          {{1200, 800}}}) {
+      CtcBatch batch = random_batch(DType::kFloat32, {1, 4, {}, 0, star}, sizes, 31);
+      const CtcRun alone = run(batch);
+      expect_close(batch, alone);
+      const std::vector<double> alone_posteriors = posteriors(batch);
+      for (const int threads : {2, 3, 7}) {
+        ThreadPool pool(threads);
+        EXPECT_EQ(run(batch, true, pool.parallel_for()).bits, alone.bits) << threads << " threads";
+        EXPECT_EQ(posteriors(batch, pool.parallel_for()), alone_posteriors) << threads << " threads";
+      }
+      CtcBatch last;  // alone it has the same bits
+      last.add(batch.utterances.back(), batch.logits.back());
+      EXPECT_EQ(run(last).gradient[0], alone.gradient.back());
+      if (batch.size() > 1) {
+        CtcBatch second;
+        second.add(batch.utterances[1], batch.logits[1]);
+        EXPECT_EQ(run(second).gradient[0], alone.gradient[1]);
+        CtcBatch longer = random_batch(DType::kFloat32, {1, 4, {}, 0, star}, {{600, 290}}, 7);
+        longer.add(batch.utterances[0], batch.logits[0]);
+        EXPECT_EQ(run(longer).gradient[1], alone.gradient[0]);
+      }
+      batch.logits[0][4 * 180] = std::nan("");  // in frame 180
+      ThreadPool pool(3);
+      EXPECT_TRUE(std::isnan(run(batch, true, pool.parallel_for()).loss[0]));
+    }
   }
 }
 
