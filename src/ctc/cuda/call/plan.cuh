@@ -191,13 +191,21 @@ class Plan {
                             "occupancies");
   }
   // The number of warps of a block: the fewest that take the same number of rounds over the strips as the
-  // most warps would, more for rows of many classes, and fewer if shared memory does not suffice.
+  // most warps would. In one round there are more, which only sum up and write rows: as many as a
+  // multiprocessor has registers for, beside the blocks that its shared memory has room for, and at least 4
+  // for rows of many classes.
   // shared_bytes_of(strips): what a block uses.
   template <class SharedBytes>
   [[nodiscard]] int segment_warps(const SharedBytes& shared_bytes_of) const {
-    constexpr int kClassesOfWarp = 64, kRowWarps = 4, kMost = sizeof(Real) == 8 ? 4 : kSegmentWarps;
-    const int of_strips = cuda::div_up(strips_, cuda::div_up(strips_, kMost));
-    int warps = std::clamp(p_.classes / kClassesOfWarp, of_strips, std::max(of_strips, kRowWarps));
+    constexpr int kWide = sizeof(Real) / sizeof(float);
+    constexpr int kMost = kSegmentWarps / kWide, kOfMultiprocessor = 24 / kWide;
+    constexpr int kClassesOfWarp = 64, kRowWarps = 4;
+    int warps = cuda::div_up(strips_, cuda::div_up(strips_, kMost));
+    if (warps == strips_) {
+      const int blocks = std::max(shared_bytes_ / shared_bytes_of(strips_), 1);
+      const int of_rows = std::min(p_.classes / kClassesOfWarp, kRowWarps);
+      warps = std::clamp(std::max(kOfMultiprocessor / blocks, of_rows), warps, kMost);
+    }
     while (warps > 1 && shared_bytes_of(std::min(warps, strips_)) > shared_bytes_) --warps;
     return warps;
   }

@@ -225,7 +225,7 @@ class Gradient {
 };
 
 template <class Element>
-__global__ void __launch_bounds__(kSegmentWarps * 32, sizeof(cuda::Sum<Element>) == 4 ? 2 : 1)
+__global__ void __launch_bounds__(kSegmentWarps * 32, sizeof(cuda::Sum<Element>) == 4 ? 3 : 1)
     gradient_kernel(const __grid_constant__ GradientParams<Element> p) {
   Gradient<Element>(p).run();
 }

@@ -1,7 +1,9 @@
-// Which labels of an utterance are equal: of each one the first, and the next one. A thread owns a label.
+// Which labels of an utterance are equal: of each one the first, and the next one. A warp owns a label, and
+// compares it with 32 others at a time.
 #pragma once
 
 #include "ctc/cuda/call/batch.cuh"
+#include "cuda/threads/warp.cuh"
 
 namespace warpalign::detail::ctc {
 
@@ -16,26 +18,33 @@ struct EqualParams {
   std::int32_t* next;  // null, or next[b, k]: the index of the next label that equals label k; -1: none
 };
 
+inline constexpr int kEqualWarps = kEqualThreads / cuda::kWarpSize;  // labels of a block
+
+// The first of labels `begin` and later that is `label`, in every lane; -1 if there is none.
+__device__ __forceinline__ int find_label(const Batch& batch, const Utterance& utterance, int label,
+                                          int begin) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  for (; begin < utterance.labels; begin += cuda::kWarpSize) {
+    const int k = begin + lane;
+    const unsigned equal =
+        __ballot_sync(cuda::kFullWarp, k < utterance.labels && utterance.label(batch, k) == label);
+    if (equal != 0) return begin + __ffs(static_cast<int>(equal)) - 1;
+  }
+  return -1;
+}
+
 // Some blocks own an utterance. Both are written for all k below `stride`.
 static __global__ void __launch_bounds__(kEqualThreads)
     equal_labels_kernel(const __grid_constant__ EqualParams p) {
-  const std::int64_t place = static_cast<std::int64_t>(blockIdx.x) * kEqualThreads + threadIdx.x;
-  const auto blocks = static_cast<std::int64_t>((p.stride + kEqualThreads - 1) / kEqualThreads);
+  const std::int64_t blocks = (p.stride + kEqualWarps - 1) / kEqualWarps;
   const int b = static_cast<int>(blockIdx.x / blocks);
-  const int k = static_cast<int>(place - b * blocks * kEqualThreads);
+  const int k = static_cast<int>((blockIdx.x - b * blocks) * kEqualWarps + threadIdx.x / cuda::kWarpSize);
   if (k >= p.stride) return;
   const Utterance utterance = utterance_at(p.batch, b);
   const int label = utterance.label(p.batch, k);
-  int first = -1, next = -1;
-  if (label >= 0) {
-    first = 0;
-    while (utterance.label(p.batch, first) != label) ++first;
-    if (p.next) {
-      next = k + 1;
-      while (next < utterance.labels && utterance.label(p.batch, next) != label) ++next;
-      if (next == utterance.labels) next = -1;
-    }
-  }
+  const int first = label >= 0 ? find_label(p.batch, utterance, label, 0) : -1;
+  const int next = label >= 0 && p.next ? find_label(p.batch, utterance, label, k + 1) : -1;
+  if (threadIdx.x % cuda::kWarpSize != 0) return;
   p.first[b * p.stride + k] = first;
   if (p.next) p.next[b * p.stride + k] = next;
 }

@@ -29,7 +29,7 @@ Status launch_offsets(const Batch& batch, std::int64_t* offsets, cudaStream_t st
 
 Status launch_equal_labels(const Batch& batch, std::int64_t stride, std::int32_t* first, std::int32_t* next,
                            cudaStream_t stream) {
-  const auto blocks = batch.batch * cuda::div_up(stride, std::int64_t{kEqualThreads});
+  const auto blocks = batch.batch * cuda::div_up(stride, std::int64_t{kEqualWarps});
   if (blocks == 0) return {};
   return cuda::launch(kEqual, {static_cast<int>(blocks), kEqualThreads, 0, stream},
                       EqualParams{batch, stride, first, next});

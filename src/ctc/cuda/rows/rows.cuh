@@ -199,7 +199,9 @@ class Rows {
 };
 
 template <class Element>
-__global__ void __launch_bounds__(kRowThreads, sizeof(Element) == 8 ? 3 : 6)
+__global__ void __launch_bounds__(kRowThreads, sizeof(Element) == 8   ? 3
+                                               : sizeof(Element) == 4 ? 9
+                                                                      : 8)
     rows_kernel(const __grid_constant__ RowsParams<Element> p) {
   const std::int64_t warp =
       static_cast<std::int64_t>(blockIdx.x) * (kRowThreads / cuda::kWarpSize) + threadIdx.x / cuda::kWarpSize;
