@@ -102,6 +102,28 @@ def decoding_wrong(beam: int, classes: int, dtype: torch.dtype, device: torch.de
     return None
 
 
+def head_wrong(dtype: torch.dtype, device: torch.device) -> str | None:
+    """What is wrong with the loss with the last layer within it: 3000 classes, in chunks of a few frames."""
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = torch.randn(2, 12, 8, generator=generator), torch.randn(3000, 8, generator=generator)
+    targets = torch.randint(1, 3000, (2, 5), generator=generator)
+
+    def results(place: torch.device, kind: torch.dtype) -> dict[str, Tensor]:
+        own = [v.to(dtype).to(place, kind).requires_grad_() for v in (hidden, weight)]
+        value = warpalign.ctc_loss_from_encoder(
+            own[0], own[1], None, targets.to(place), workspace_limit=1 << 16, reduction="none"
+        )
+        gradients = torch.autograd.grad(value.sum(), own)
+        found = dict(zip(("loss", "hidden", "weight"), (value.detach(), *gradients), strict=True))
+        return {name: tensor.cpu().double() for name, tensor in found.items()}
+
+    mine, exact = results(device, dtype), results(torch.device("cpu"), torch.float64)
+    for name, expected in exact.items():
+        if not bool(((mine[name] - expected).abs() <= 30 * LIMIT[dtype] * (1 + expected.abs())).all()):
+            return name
+    return None
+
+
 def run_cases(device: torch.device, shapes: int | None = None) -> int:
     """The number of wrong cases. shapes: the number of shapes that run; None: all."""
     failures = count = 0
@@ -128,6 +150,8 @@ def run_cases(device: torch.device, shapes: int | None = None) -> int:
     for number, (beam, classes) in enumerate([(1, 3), (8, 7), (33, 40), (128, 150)][:shapes]):
         for dtype in DTYPES if number == 1 else DTYPES[:1]:
             check(("decoding", beam, classes, dtype), decoding_wrong(beam, classes, dtype, device))
+    for dtype in DTYPES:
+        check(("head", dtype), head_wrong(dtype, device))
     print(f"{count} cases, {failures} wrong")
     return failures
 
