@@ -11,7 +11,7 @@ except ImportError as error:
 
 from warpalign._transducer.penalties import TransducerPenalties
 from warpalign._transport.options import Annealing
-from warpalign.jax._ctc import ctc_loss
+from warpalign.jax._ctc import CTCAlignment, ctc_align, ctc_loss
 from warpalign.jax._plan import TransportPlan
 from warpalign.jax._sinkhorn import SinkhornResult, sinkhorn
 from warpalign.jax._soft_dtw import SoftDTWAlignment, soft_dtw, soft_dtw_alignment, soft_dtw_cost
@@ -19,10 +19,12 @@ from warpalign.jax._transducer import tdt_loss, transducer_loss
 
 __all__ = [
     "Annealing",
+    "CTCAlignment",
     "SinkhornResult",
     "SoftDTWAlignment",
     "TransducerPenalties",
     "TransportPlan",
+    "ctc_align",
     "ctc_loss",
     "sinkhorn",
     "soft_dtw",

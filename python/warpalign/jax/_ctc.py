@@ -77,6 +77,37 @@ def _check_prior(given: object, logits: Array) -> Array | None:
     return jax.lax.stop_gradient(prior.astype(jnp.float64 if logits.dtype == jnp.float64 else jnp.float32))
 
 
+def _problem(
+    given: object,
+    targets: object,
+    logit_lengths: object,
+    target_lengths: object,
+    label_prior: object,
+    **settings: Any,
+) -> tuple[Settings, _Inputs, bool]:
+    """What the operators take, and whether the input was one utterance without a batch axis."""
+    logits = check_floats(given, "logits", "T, C")
+    if logits.shape[-1] == 0:
+        raise ValueError(f"logits: expected at least one class, got shape {logits.shape}")
+    checked = check_settings(classes=logits.shape[-1], **settings)
+    unbatched = logits.ndim == 2
+    labels = check_integers(targets, "targets", "(B, U)")
+    if unbatched:
+        logits, labels = logits[None], labels[None] if labels.ndim == 1 else labels
+    batch, frames = logits.shape[:2]
+    if labels.ndim != 2 or labels.shape[0] != batch:
+        shape = "(U,)" if unbatched else f"({batch}, U)"
+        raise ValueError(f"targets: expected shape {shape}, got {labels.shape}")
+    of = _Inputs(
+        logits,
+        labels,
+        check_lengths(logit_lengths, "logit_lengths", batch, frames, "T", unbatched=unbatched),
+        check_lengths(target_lengths, "target_lengths", batch, labels.shape[1], "U", unbatched=unbatched),
+        _check_prior(label_prior, logits),
+    )
+    return checked, of, unbatched
+
+
 def ctc_loss(
     logits: Array,
     targets: Array,
@@ -124,11 +155,12 @@ def ctc_loss(
         >>> jax.grad(ctc_loss)(logits, targets, [50, 45, 40, 30]).shape
         (4, 50, 30)
     """
-    logits = check_floats(logits, "logits", "T, C")
-    if logits.shape[-1] == 0:
-        raise ValueError(f"logits: expected at least one class, got shape {logits.shape}")
-    settings = check_settings(
-        classes=logits.shape[-1],
+    settings, of, unbatched = _problem(
+        logits,
+        targets,
+        logit_lengths,
+        target_lengths,
+        label_prior,
         blank=blank,
         star=star,
         from_log_probs=from_log_probs,
@@ -136,21 +168,68 @@ def ctc_loss(
         batch_invariant=batch_invariant,
     )
     reduction = check_reduction(reduction)
-    unbatched = logits.ndim == 2
-    labels = check_integers(targets, "targets", "(B, U)")
-    if unbatched:
-        logits, labels = logits[None], labels[None] if labels.ndim == 1 else labels
-    batch, frames = logits.shape[:2]
-    if labels.ndim != 2 or labels.shape[0] != batch:
-        shape = "(U,)" if unbatched else f"({batch}, U)"
-        raise ValueError(f"targets: expected shape {shape}, got {labels.shape}")
-    most = labels.shape[1]
-    of = _Inputs(
-        logits,
-        labels,
-        check_lengths(logit_lengths, "logit_lengths", batch, frames, "T", unbatched=unbatched),
-        check_lengths(target_lengths, "target_lengths", batch, most, "U", unbatched=unbatched),
-        _check_prior(label_prior, logits),
-    )
+    frames, most = of.logits.shape[1], of.targets.shape[1]
     losses = _losses(settings, of)
     return reduced(losses, of.logit_lengths, frames, of.target_lengths, most, reduction, unbatched)
+
+
+class CTCAlignment(NamedTuple):
+    """Best paths of a batch, by :func:`ctc_align`. For one utterance without a batch axis B is left out."""
+
+    score: Array
+    """(B,): log-probability of the best path; −inf where there is none, NaN where a logit is NaN or +inf."""
+    labels: Array
+    """(B, T), int32: the class of each frame: blank, a label, or star; −1 after T_b, and where there is no path."""
+    scores: Array
+    """(B, T): log-probability of each frame's class, less its prior; 0 after T_b, and where there is no path."""
+    spans: Array
+    """(B, U, 2), int32: first and last frame of each label; −1 after U_b, and where there is no path."""
+
+
+def ctc_align(
+    logits: Array,
+    targets: Array,
+    logit_lengths: Any = None,
+    target_lengths: Any = None,
+    *,
+    blank: int = 0,
+    from_log_probs: bool = False,
+    label_prior: Array | None = None,
+    star: int | None = None,
+) -> CTCAlignment:
+    """The most probable CTC path of every utterance; :func:`warpalign.ctc_align` for arrays of JAX. It has no gradient.
+
+    Args:
+        logits: (B, T, C) or (T, C), as in :func:`ctc_loss`.
+        targets: (B, U) or (U,), as in :func:`ctc_loss`.
+        logit_lengths: (B,) true numbers of frames T_b, 0 to T. None: all T.
+        target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U.
+        blank: the class of the blank; a negative number counts from C.
+        from_log_probs: True: the logits are log-probabilities.
+        label_prior: (C,) logarithms of priors of the classes, which are subtracted from log-probabilities.
+        star: a label that matches any class but blank, with the log-probability of the most probable one. None: there is none.
+
+    Returns:
+        CTCAlignment(score, labels, scores, spans). Reals are float64 for float64 logits, else float32.
+
+    Raises:
+        TypeError, ValueError: as :func:`ctc_loss`.
+
+    Examples:
+        >>> logits, targets = jnp.zeros((4, 50, 30)), jnp.ones((4, 10), int)
+        >>> ctc_align(logits, targets).spans.shape
+        (4, 10, 2)
+    """
+    settings, of, unbatched = _problem(
+        logits,
+        targets,
+        logit_lengths,
+        target_lengths,
+        label_prior,
+        blank=blank,
+        star=star,
+        from_log_probs=from_log_probs,
+    )
+    of = of._replace(logits=jax.lax.stop_gradient(of.logits))
+    found = call("ctc_align", shared=("label_prior",), **of._asdict(), **settings._asdict())
+    return CTCAlignment(*(part[0] if unbatched else part for part in found))

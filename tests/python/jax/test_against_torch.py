@@ -7,7 +7,22 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-from tests.python.jax.cases import CASES, in_jax, in_torch  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import torch  # noqa: E402
+
+import warpalign  # noqa: E402
+import warpalign.jax as wj  # noqa: E402
+from tests.python.jax.cases import (  # noqa: E402
+    CASES,
+    COUNTS,
+    FRAMES,
+    LABELS,
+    LOGITS,
+    X,
+    Y,
+    in_jax,
+    in_torch,
+)
 
 # Here XLA or torch computes something besides the operator: sums, squares or means, in an order of their own.
 NEARLY = {
@@ -41,3 +56,25 @@ def test_half_types(name: str, dtype: str) -> None:
     """Every gradient has the dtype of its input, and is rounded once."""
     for one, other in zip(in_jax(name, dtype), in_torch(name, dtype), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_alignments(dtype: str) -> None:
+    """Best paths, and expected alignments, batched and under vmap."""
+    logits, labels, frames, counts = LOGITS, LABELS, FRAMES, COUNTS
+    of_jax = jnp.asarray(logits, dtype)
+    wanted = warpalign.ctc_align(
+        torch.tensor(logits, dtype=getattr(torch, dtype)),
+        torch.tensor(labels),
+        torch.tensor(frames),
+        torch.tensor(counts),
+    )
+    found = wj.ctc_align(of_jax, labels, frames, counts)
+    mapped = jax.vmap(wj.ctc_align)(of_jax, *map(jnp.asarray, (labels, frames, counts)))
+    for one, other, third in zip(found, wanted, mapped, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), other.numpy())
+        np.testing.assert_array_equal(np.asarray(third), other.numpy())
+    x, y = jnp.asarray(X, "float32"), jnp.asarray(Y, "float32")
+    expected = warpalign.soft_dtw_alignment(*(torch.tensor(np.asarray(one)) for one in (x, y)), gamma=0.5)
+    for one, other in zip(wj.soft_dtw_alignment(x, y, gamma=0.5), expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), other.numpy())
