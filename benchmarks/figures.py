@@ -193,6 +193,9 @@ def named() -> dict[str, Named]:
             ("100 times", Given("docs/numerics.md", "exceed 100 times the distance of aligned steps")),
             ("256 MiB", Given("src/transport/cpu_problem.h", "kMostKeptBytes = std::int64_t{1} << 28")),
         ],
+        "docs/topics/recogniser.md": [
+            ("20 ms", Given("examples/recognise_speech_steps/corpus.py", "seconds of a frame: 20 ms")),
+        ],
         "docs/topics/speech.md": [
             ("1 %", Given("docs/topics/speech.md", "gamma from 1 % to 10 % of the mean cost")),
             ("10 %", Given("docs/topics/speech.md", "gamma from 1 % to 10 % of the mean cost")),

@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.harness import tables
 from benchmarks.harness.results import Row
 from benchmarks.harness.tables import NOTHING, markdown, newest, number, origin, times
+from benchmarks.transducer.recogniser import tables as recogniser
 
 KEYS = ("device", "B", "T", "U", "V", "dtype", "family", "ragged")
 FAMILIES = {
@@ -109,18 +110,20 @@ TABLES: dict[str, Callable[[], str]] = {
     "transducer-plot": plot,
     "transducer-gpu": gpu_table,
     "transducer-cpu": cpu_table,
+    **recogniser.TABLES,
 }
 
 
 def draw(folder: Path) -> list[Path]:
-    """Training steps next to torchaudio's, on given logits."""
+    """Training steps next to torchaudio's, on given logits; and the study of a recogniser."""
     from benchmarks.harness.plots import bars
 
+    drawn = recogniser.draw(folder)
     rows = [row for row in shown_rows() if row.get("torchaudio_step_ms")]
     if not rows:
-        return []
+        return drawn
     columns = {"warpalign": "step_ms", "torchaudio": "torchaudio_step_ms"}
     times_of = {name: [row.get(key) for row in rows] for name, key in columns.items()}
     problems = [", ".join(shape_cells(row)[:2]) for row in rows]
     title = f"RNN-T loss and gradient on given logits B × T × (U + 1) × V, eager, {rows[0]['device']}"
-    return [bars(folder / "transducer.png", problems, times_of, title, "ms")]
+    return [bars(folder / "transducer.png", problems, times_of, title, "ms"), *drawn]

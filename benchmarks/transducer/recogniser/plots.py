@@ -1,4 +1,4 @@
-"""Plots of the recogniser's study."""
+"""The plot of the recogniser's study."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _points(axis: Axes, found: Found, key: str, label: str) -> None:
 
 
 def errors(path: Path, found: Found) -> Path:
-    """Letter errors in noise, and nodes visited, by family and gates."""
+    """Letter errors of other voices and in noise, and nodes visited, by family and gates."""
     figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True, layout="constrained")
     for axis, key, label in zip(
         axes,
@@ -49,25 +49,6 @@ def errors(path: Path, found: Found) -> Path:
     for k, name in enumerate(("soft gates", "hard gates")):
         axes[0].plot([], [], "o", color=COLORS[k], label=name)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, facecolor="white")
-    plt.close(figure)
-    return path
-
-
-def delays(path: Path, found: Found) -> Path:
-    """Errors against the emission delay of RNN-T with penalties, each seed a point."""
-    figure, axis = plt.subplots(figsize=(7, 3.2), layout="constrained")
-    for k, name in enumerate(dict.fromkeys(name for name, _ in found)):
-        rows = [row for row in found.get((name, "soft"), []) if row.get("delay_ms") is not None]
-        points = [row["delay_ms"] for row in rows], [row["letters_more_noise"] for row in rows]
-        label = "no penalty" if name == "RNN-T" else name
-        axis.plot(*points, "o", color=COLORS[k % len(COLORS)], markersize=6, alpha=0.8, label=label)
-    axis.set(xlabel="delay of a word's last letter, ms", ylabel="letter errors, more noise, %")
-    axis.set_ylim(bottom=0)
-    axis.grid(True, color="#E3E5E8", linewidth=0.8)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110, facecolor="white")
     plt.close(figure)
