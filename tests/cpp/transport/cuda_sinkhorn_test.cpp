@@ -54,6 +54,37 @@ void check_layouts(const std::vector<std::pair<int, int>>& shapes) {
   }
 }
 
+// Up to 256 columns, iterations follow each other in one loop (costs/short_rows.cuh): rows of 1 to 32 lanes,
+// with 1 to 8 columns each, of blocks of all numbers of warps and of teams of one and several blocks.
+TEST_F(SinkhornCuda, ShortRows) {
+  check_layouts<float>({{5, 1}, {70, 5}, {33, 20}, {64, 64}, {20, 130}, {130, 150}, {40, 256}, {120, 257}});
+}
+TEST_F(SinkhornCuda, ShortRowsInFloat64) {
+  check_layouts<double>({{5, 1}, {33, 20}, {64, 64}, {70, 128}, {20, 200}, {130, 256}});
+}
+
+// The first iterations' sums are far from 1: they leave the loop, and come back.
+TEST_F(SinkhornCuda, ShortRowsWhoseSumsLeaveTheRange) {
+  std::vector<double> cost = squares(40 * 50, 31);
+  for (int e = 0; e < 40 * 50; ++e) {
+    cost[e] = std::round(cost[e] * 64) / 64 + 20 * (e / 50 % 3) * (e % 50 % 4);
+  }
+  std::vector<double> a = weights(40, 32), b = weights(50, 33);
+  a[8] += a[7], b[8] += b[9];
+  a[7] = b[9] = 0;
+  for (const auto updates : {SinkhornUpdates::kAlternating, SinkhornUpdates::kSymmetric}) {
+    for (const double rho : {kInf, 30.0}) {
+      for (const int iterations : {1, 2, 3, 4, 7, 20}) {
+        SCOPED_TRACE(testing::Message() << "rho " << rho << ", iterations " << iterations);
+        const SinkhornOptions options{
+            .epsilon = 0.05, .rho_a = rho, .updates = updates, .iterations = iterations};
+        expect_close<float>(solve<float>(cost, a, b, options),
+                            detail::transport::reference::sinkhorn(cost, a, b, options), options.epsilon);
+      }
+    }
+  }
+}
+
 // float32: rows belong to a warp up to 256 columns, then to a block of 128 threads up to 1024, of 256 up to
 // 6144 and 12288; then they have segments.
 // 32768 elements are worth one more block of a team.

@@ -47,6 +47,7 @@ TEST_F(Devices, FewAndManyMultiprocessors) {
 TEST_F(Devices, LongRowsOfOneBlock) {
   simt::device.multiprocessors = simt::device.resident = 1;
   check(131, 6147, 2);
+  check(2100, 200, 2);  // too many for the sums of short_rows.cuh
 }
 
 TEST_F(Devices, TooLittleSharedMemory) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "transport/cuda/costs/pass.cuh"
+#include "transport/cuda/costs/short_rows.cuh"
 #include "transport/cuda/costs/stored_costs.cuh"
 #include "transport/cuda/solve/side.cuh"
 
@@ -36,8 +37,20 @@ class Dense {
                                    const Side<Real>& columns)
       : p_(p), team_(team), rows_(rows), columns_(columns) {}
 
+  // The most columns of problems whose iterations are those of short_rows.cuh; 0: none. Float32 rows of 257
+  // costs and more are faster by the passes below.
+  static constexpr int kMostShortColumns = kWidth == 32                           ? kShape.columns()
+                                           : kWidth == 128 && sizeof(Stored) != 4 ? kShape.columns() / 2
+                                                                                  : 0;
+
   static std::size_t shared_bytes(const SolveLayout& layout) {
-    return dense_shared_bytes<Real, Stored>(kShape, layout.threads);
+    const std::size_t of_passes = dense_shared_bytes<Real, Stored>(kShape, layout.threads);
+    if constexpr (kMostShortColumns == 0) {
+      return of_passes;
+    } else {
+      using Short = ShortRows<Real, Stored, kMostShortColumns>;
+      return std::max(of_passes, kScratchBytes + Short::shared_bytes(layout.threads));
+    }
   }
 
   // Called before the first pass of a solve. take_extent() gets the largest result of all threads.
@@ -47,6 +60,17 @@ class Dense {
 
   // Whether one pass can update rows and compute the columns' sums.
   [[nodiscard]] __device__ __forceinline__ bool sweeps() const { return p_.layout.sweeps(); }
+
+  // As many iterations from the current potentials on as ShortRows does, at most `most`; none if the problem
+  // is not of these.
+  [[nodiscard]] __device__ __forceinline__ ShortIterations iterate(Team& team, const Pass& pass, int most,
+                                                                   float near, double tolerance) const {
+    if constexpr (kMostShortColumns > 0) {
+      const ShortRows<Real, Stored, kMostShortColumns> rows(p_, team, rows_, columns_);
+      if (rows.serves()) return rows.run(pass, most, near, tolerance);
+    }
+    return {};
+  }
 
   // Called by all threads of the team. The sums can be read after the team's next barrier. Not inlined,
   // because it is nearly the whole kernel.

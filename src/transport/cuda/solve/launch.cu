@@ -96,6 +96,10 @@ class Plan {
     if (kernel_->terms > 0 && p_.updates == SinkhornUpdates::kSymmetric) {
       params.columns.splits = std::max(params.columns.splits, cuda::div_up(p_.n, kernel_->own_points));
     }
+    const int columns = params.columns.length;
+    const bool shares = !tiles_ && layout_.team_blocks > 1 && columns <= kMostShortColumns;
+    params.short_sums = arena.take<Real>(
+        shares ? teams * 2 * layout_.team_blocks * (columns + kShortMoves) : 0, "sums of short rows");
     params.centres = arena.take<float>(kernel_->terms > 0 ? teams * p_.dim : 0, "centres");
     const bool has_parts = kernel_->terms > 0 && has_gradients_;
     params.gradient_blocks =

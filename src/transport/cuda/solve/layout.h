@@ -63,6 +63,11 @@ constexpr std::size_t dense_shared_bytes(const RowShape& shape, int threads) {
          std::max<std::size_t>(kTotalsBytes, kNumbersOfColumn<Real> * row + exchange + costs_ahead);
 }
 
+// The most columns of a problem whose iterations are those of costs/short_rows.cuh, and the numbers that a
+// block of its team tells the others beside its sums of columns.
+inline constexpr int kMostShortColumns = 512;
+inline constexpr int kShortMoves = 4;
+
 // Costs from points: a block owns 64 points of one side at a time.
 inline constexpr int kPointsThreads = 256;
 inline constexpr int kPointsTile = 64;

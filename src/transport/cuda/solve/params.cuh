@@ -111,6 +111,7 @@ struct SolveParams {
   Real* error;
   std::int32_t* iterations;
   SolveLayout layout;
+  Real* short_sums;       // (teams, 2, team_blocks, columns + kShortMoves), for several blocks
   float* centres;         // (teams, D): the centre of packed points
   int gradient_blocks;    // blocks that share the steps of a gradient of packed points
   float* gradient_parts;  // (teams, gradient_blocks, kGradientPart), for gradients of packed points

@@ -67,10 +67,7 @@ class Solver {
         ratio_ = 1;
         take_epsilon(to);
       }
-      for (bool over = false; iterations < p_.max_iterations && !over; ++iterations) {
-        symmetric_step();
-        over = is_over();
-      }
+      iterate(false, [&] { symmetric_step(); });
       return;
     }
     // One sweep updates rows, then columns. With columns first, half a step is done before the sweeps, and
@@ -86,10 +83,7 @@ class Solver {
       if (!p_.rows_first) update(columns);
     }
     iterations = p_.rows_first ? 0 : 1;
-    for (bool over = is_nan(); iterations < p_.max_iterations && !over; ++iterations) {
-      step();
-      over = is_over();
-    }
+    iterate(is_nan(), [&] { step(); });
     if (!p_.rows_first) update(rows);
   }
 
@@ -111,7 +105,40 @@ class Solver {
   }
 
  private:
-  static constexpr double kCertified = 60;  // bits
+  static constexpr float kCertified = 60;  // bits
+
+  // Iterates at the last epsilon: in the costs' own loop where they have one, otherwise step by step.
+  template <class Step>
+  __device__ __forceinline__ void iterate(bool over, const Step& step) {
+    while (iterations < p_.max_iterations && !over) {
+      const int done = iterate_costs();
+      iterations += max(done, 1);
+      if (done == 0) step();
+      over = is_over();
+    }
+  }
+  // The number of iterations that costs have done in their own loop.
+  __device__ __forceinline__ int iterate_costs() {
+    if constexpr (requires { Costs::kMostShortColumns; }) {
+      if constexpr (Costs::kMostShortColumns > 0) {
+        if (!certified_) return 0;
+        const auto found = costs_.iterate(team_, pass_at_current(), p_.max_iterations - iterations,
+                                          kCertified, p_.tolerance * kLog2E<double>);
+        rows.now = (rows.now + found.done) % 2;
+        if (found.done > 0) {
+          for (Side<Real>* const side : {&rows, &columns}) {
+            const int k = index_of(*side);
+            side->moved = found.last.moved[k];
+            side->top = found.last.top[k];
+            side->near = found.last.moved[k] <= kCertified && found.last.gap <= kCertified;
+          }
+        }
+        certified_ = found.in_range && rows.near && columns.near;
+        return found.done;
+      }
+    }
+    return 0;
+  }
 
   [[nodiscard]] __device__ __forceinline__ int index_of(const Side<Real>& side) const {
     return &side == &columns ? 1 : 0;
