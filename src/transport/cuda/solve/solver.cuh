@@ -51,9 +51,10 @@ class Solver {
   // Runs the iterations. On return the potentials are those of the last one.
   __device__ __forceinline__ void run() {
     const double target = set_up();
-    // With annealing, costs are at first only a few times epsilon, and later steps start near a solution:
-    // sums are usually in range.
-    certified_ = epsilon > target;
+    // Sums at the first potentials are usually in range, and an update sees those that are not. A mass may be
+    // below any number at first, unless annealing begins with an epsilon near the costs.
+    certified_ = epsilon > target || !(p_.mass > 0);
+    rows.near = columns.near = !(p_.mass > 0);
     if (p_.symmetric) {
       while (epsilon > target) {
         const double to = max(target, epsilon * p_.epsilon_factor);
@@ -231,7 +232,7 @@ class Solver {
       double to = side.marginal.updated(free, epsilon);
       const bool follows = side.marginal.follows_sums();
       const bool too_small = follows && log2_sum < -kCertified && !isinf(w);
-      if (sum == CUDART_INF || too_small) mine.out_of_range = 1;
+      if (!(sum < CUDART_INF) || too_small) mine.out_of_range = 1;  // NaN may be infinity times a weight of 0
       const double old = current[i];
       if (to != old) mine.moved[k] = larger(mine.moved[k], static_cast<float>(abs(to - old)));
       if (how == How::kAverage && !isinf(to)) to = (old + to) / 2;
