@@ -1,7 +1,7 @@
 """Measures one row of the transport table: times, memory and the value's error.
 
 Costs are squared distances of N(0, 1) points, divided by their mean where they are given. `solve_ms` is the call of
-`sinkhorn` with so many iterations, with the backward pass to the points where the size asks for gradients. `mib` is the
+`sinkhorn` with so many iterations, with the backward pass to the points or costs where the size asks for gradients. `mib` is the
 peak of the allocator above the inputs, less the results. `read_ms` is one read of the given costs (a copy's time, halved).
 `err_value` is relative, against the same iterations in float64 on dense tables; only where those are small. Peers get the
 same problem and number of iterations in the same run: a loop of torch.logsumexp on given costs (`loop_ms`), POT's
@@ -61,6 +61,7 @@ class Problem:
             self.cost = cost.div_(cost.mean())
             if size.half:
                 self.cost = self.cost.half()
+            self.cost.requires_grad_(size.gradient)
         self.options: dict[str, Any] = {"updates": size.updates, "precision": size.precision}
         if size.half:
             self.options["storage"] = "half"
@@ -89,20 +90,23 @@ class Problem:
         )
         return value
 
+    def of_gradient(self) -> Tensor:
+        """The tensor that gradients are of: the costs, or the first points."""
+        leaf = self.x if self.cost is None else self.cost
+        assert leaf is not None
+        return leaf
+
     def run(self) -> tuple[Tensor, ...]:
-        if self.size.divergence:
-            value = self.divergence()
-            return (value, *torch.autograd.grad(value.sum(), self.x)) if self.size.gradient else (value,)
-        found = self.result()
-        if not self.size.gradient:
-            return found.value, found.f, found.g
-        assert self.x is not None
-        return found.value, *torch.autograd.grad(found.value.sum(), self.x)
+        found = None if self.size.divergence else self.result()
+        value = self.divergence() if found is None else found.value
+        if self.size.gradient:
+            return value, *torch.autograd.grad(value.sum(), self.of_gradient())
+        return (value,) if found is None else (value, found.f, found.g)
 
     def costs(self, index: int) -> Tensor:
         """(N, M) in float64."""
         if self.cost is not None:
-            return self.cost[index].double()
+            return self.cost[index].detach().double()
         assert self.x is not None and self.y is not None
         return torch.cdist(self.x[index].detach().double(), self.y[index].double()).square()
 
@@ -157,18 +161,19 @@ def dual(cost: Tensor, epsilon: float, size: Size) -> float:
 
 
 def torch_loop(problem: Problem) -> Callable[[], Tensor]:
-    """Balanced alternating iterations on given costs, as one would write them in torch."""
+    """Balanced alternating iterations on given costs, as one would write them in torch; with the gradient if the size asks."""
     size, cost = problem.size, problem.cost
     assert cost is not None
-    scaled = cost / -problem.epsilon
 
     def run() -> Tensor:
+        scaled = cost / -problem.epsilon
         w = scaled.new_zeros(size.B, size.N)
         z = scaled.new_zeros(size.B, size.M)
         for _ in range(size.iterations):
             z = -(scaled + (w - math.log(size.N))[:, :, None]).logsumexp(1)
             w = -(scaled + (z - math.log(size.M))[:, None, :]).logsumexp(2)
-        return problem.epsilon * (w.mean(1) + z.mean(1))
+        value = problem.epsilon * (w.mean(1) + z.mean(1))
+        return torch.autograd.grad(value.sum(), cost)[0] if size.gradient else value
 
     return run
 
@@ -284,8 +289,8 @@ def measure(size: Size, device: torch.device, budget_s: float) -> Row:
         "read_ms": None,
     }
     if problem.cost is not None:
-        target = torch.empty_like(problem.cost)
-        source = problem.cost
+        source = problem.cost.detach()
+        target = torch.empty_like(source)
         row["read_ms"] = rounded(eager_ms(lambda: target.copy_(source), device, budget_s) / 2)
         del target
     error = problem.value_error()

@@ -66,6 +66,8 @@ SIZES: list[Size] = [
     Size(1, 20000, 25000, iterations=20),
     Size(256, 64, 64),
     Size(64, 500, 500),
+    Size(512, 64, 64, iterations=50, gradient=True),
+    Size(64, 300, 400, iterations=50, gradient=True),
     # Points: an annealed symmetric solve with gradients, and fixed iterations.
     _POINTS._replace(N=2000, M=2000),  # the largest one that geomloss is run on
     _POINTS._replace(N=5000, M=5000),
@@ -80,10 +82,13 @@ SIZES: list[Size] = [
     Size(1, 10000, 10000, 3),
     Size(1, 6000, 6000, 3, iterations=50, updates="symmetric", gradient=True),
     Size(1, 6000, 6000, 3, iterations=50, updates="symmetric", gradient=True, divergence=True),
+    Size(1, 8192, 8192, 32, iterations=50, updates="symmetric", gradient=True, divergence=True),
+    Size(1, 12000, 12000, 128, iterations=50, updates="symmetric", gradient=True, divergence=True),
     Size(1, 50000, 50000, 64, iterations=100, precision="medium"),
 ]
 QUICK_SIZES = [
     Size(1, 65, 70, iterations=10),
+    Size(3, 65, 70, iterations=10, gradient=True),
     Size(1, 65, 71, iterations=10, half=True),
     Size(2, 65, 70, kind="unbalanced", iterations=10),
     Size(1, 65, 70, 3, kind="partial", iterations=10),
