@@ -32,7 +32,10 @@ def test_loop_finds_what_greedy_search_finds(
     torch.manual_seed(3)
     model = Recogniser(FAMILIES[family], activation, 24)
     with torch.no_grad():
-        model.transducer.weight.mul_(6)  # so that labels, blanks and durations take turns
+        # So that labels, blanks and durations take turns.
+        model.transducer.weight.mul_(6)
+        assert model.transducer.bias is not None
+        model.transducer.bias.zero_()
     batch = batch_of(spoken[0], torch.arange(12))
     letters, visited = model.walk(model.encode(batch.frames), batch.lengths)
     assert letters == recognise(model, spoken[0]).tokens
