@@ -143,7 +143,8 @@ def sinkhorn_rows(key: Array) -> Iterator[Row]:
 
         def of_ott(x: Array, y: Array) -> Array:
             cloud = pointcloud.PointCloud(x, y, epsilon=epsilon)
-            return solver(linear_problem.LinearProblem(cloud)).reg_ot_cost
+            value: Array = solver(linear_problem.LinearProblem(cloud)).reg_ot_cost
+            return value
 
         yield Row(
             f"Sinkhorn {points} × {points}, D = {features}, {iterations} iterations",

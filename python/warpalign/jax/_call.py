@@ -70,7 +70,7 @@ def _is_saved(result: Any) -> bool:
     return bool(result.dtype == jnp.uint8 and len(result.shape) == 1 and result.shape[0] > 0)
 
 
-def call(name: str, *, shared: Sequence[str] = (), **arguments: Any) -> tuple[Array, ...]:
+def call(name: str, *, shared: Any = (), **arguments: Any) -> tuple[Array, ...]:
     """The results of an operator.
 
     Args:

@@ -33,7 +33,7 @@ def dense(tangent: Any) -> Array | None:
     return None if isinstance(tangent, SymbolicZero) else tangent
 
 
-def scaled(factor: Any, gradients: Iterable[Array | None]) -> tuple[Array | None, ...]:
+def scaled(factor: Any, gradients: Iterable[Array | None]) -> tuple[Any, ...]:
     """gradient[b] * factor[b]; None where there is no gradient, or the factor is 0."""
     known = dense(factor)
     return tuple(

@@ -111,7 +111,8 @@ def _backward(settings: Settings, kept: Any, grads: _Solution) -> tuple[Inputs]:
         )[4:]
         both = zip(found, moved, wanted, strict=True)
         found = tuple(None if not need else new if old is None else old + new for old, new, need in both)
-    return (Inputs(*found, None, None, None, None),)  # type: ignore[arg-type]
+    x, y, cost, a, b, epsilons = found
+    return (Inputs(x, y, cost, a, b, epsilons, None, None, None, None),)
 
 
 _solve.defvjp(_forward, _backward, symbolic_zeros=True)
@@ -279,7 +280,7 @@ def sinkhorn(
     f0, g0 = _check_init(init, table, n, m)
     settings = settings._replace(cost_kind=COSTS.index(cost))
     s = _solve(settings, of._replace(f0=f0, g0=g0))
-    converged = s.error <= settings.tolerance + _ROUNDING * jnp.finfo(s.error.dtype).eps
+    converged = s.error <= settings.tolerance + _ROUNDING * float(np.finfo(s.error.dtype).eps)
     plan = TransportPlan(of._replace(f0=s.f, g0=s.g), settings, unbatched)
     results = (s.value, s.linear, s.f, s.g, converged, s.error, s.iterations)
     value, linear, f, g, converged, error, iterations = (one[0] if unbatched else one for one in results)

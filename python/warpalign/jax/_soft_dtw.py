@@ -103,7 +103,8 @@ def _cost_forward(settings: Settings, primals: _Costs) -> tuple[Array, Any]:
 
 
 def _cost_backward(settings: Settings, gradients: Any, grad_value: Array) -> tuple[_Costs]:
-    return (_Costs(*scaled(grad_value, gradients), None, None),)
+    cost, gammas = scaled(grad_value, gradients)
+    return (_Costs(cost, gammas, None, None),)
 
 
 _cost_values.defvjp(_cost_forward, _cost_backward, symbolic_zeros=True)

@@ -59,15 +59,16 @@ KernelKey few_features_key(const Need& need, DeviceTraits device) {
     key.sweeps = Sweeps::kAsAsked;
     return key;
   }
-  // Wide lanes do more work per instruction of overhead, narrow ones finish a single pair sooner.
+  // Wide lanes do more work per instruction of overhead, narrow ones finish a single pair sooner, above all
+  // where sweeps meet.
+  const bool meets =
+      may_meet(need) && has_room_for_both_ends(need, 2, cuda_tuning(device).meeting_strips, device);
   const double warps_of_two = static_cast<double>(need.batch) * strips_of(need.m, 2);
-  const CudaTuning tuning = cuda_tuning(device);
-  const bool fills_device = warps_of_two >= double(tuning.wide_lanes_warps) * device.multiprocessors;
-  key.columns_per_lane = need.m <= 32 ? 1 : !need.gradient && fills_device && need.m > 64 ? 4 : 2;
-  if (key.columns_per_lane != 2 || !may_meet(need) ||
-      !has_room_for_both_ends(need, 2, tuning.meeting_strips, device)) {
-    return key;
-  }
+  const bool fills_device =
+      warps_of_two >= double(cuda_tuning(device).wide_lanes_warps) * device.multiprocessors;
+  const bool is_wide = need.m > 64 && !need.gradient && fills_device && !meets;
+  key.columns_per_lane = need.m <= 32 ? 1 : is_wide ? 4 : 2;
+  if (key.columns_per_lane != 2 || !meets) return key;
   key.meets = true;
   return with_helpers(key, need, device);
 }
