@@ -22,4 +22,4 @@ def test_out_of_memory_of_a_gpu(cuda: torch.device) -> None:
     x = torch.zeros(1, 1, device=cuda).expand(2**20, 1)  # the alignment would take 4 TiB
     with pytest.raises(RuntimeError, match=r"^CUDA out of memory\. .*tried to allocate \d+ MiB for a tensor"):
         wa.soft_dtw_alignment(x, x)
-    assert torch.isfinite(wa.soft_dtw_alignment(x[:8], x[:8])).all()
+    assert torch.isfinite(wa.soft_dtw(x[:8], x[:8]))

@@ -19,8 +19,8 @@
 
 namespace warpalign::detail::transport {
 
-// The largest moves of both sides' potentials, in bits, as in Change.
-struct ShortMoves {
+// The largest moves of both sides' potentials, in bits, as in Change. 16 bytes are read at a time.
+struct alignas(16) ShortMoves {
   float moved[2] = {0, 0};
   float top[2] = {0, 0};
   float gap = 0;
