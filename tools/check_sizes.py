@@ -27,6 +27,13 @@ EXCEPTIONS = frozenset(
     {
         "src/recurrent/cuda/blocks/block_backward.cuh: block_backward_kernel",
         "src/recurrent/cuda/blocks/block_forward.cuh: block_forward_kernel",
+        "src/recurrent/cuda/clusters/cluster_backward.cuh: cluster_backward_kernel",
+        "src/recurrent/cuda/clusters/cluster_forward.cuh: cluster_forward_kernel",
+        "src/recurrent/cuda/grid/resident_forward.cuh: resident_forward_kernel",
+        "src/recurrent/cuda/layer_norm/cluster_norm_backward.cuh: cluster_norm_backward_kernel",
+        "src/recurrent/cuda/layer_norm/cluster_norm_forward.cuh: cluster_norm_forward_kernel",
+        "src/recurrent/cuda/steps/tiled_steps.cuh: tiled_cell_kernel",
+        "src/recurrent/cuda/steps/unit_step.cuh: unit_step_kernel",
         "src/transport/cuda/costs/dense.cuh: run_task",
     }
 )

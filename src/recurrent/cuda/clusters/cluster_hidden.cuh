@@ -65,22 +65,7 @@ struct ForwardLanes : UnitLanes<4, 8> {
   }
 };
 
-// What a block gets of a tile from the nearer, or from the farther ranks.
-template <class T>
-__device__ __forceinline__ int hidden_bytes(int ranks, int far) {
-  constexpr int kSendBytes = kBlockUnits * 8 * static_cast<int>(sizeof(T));
-  return (far == 0 ? min(ranks, kNearRanks) : ranks - kNearRanks) * kSendBytes;
-}
-// One thread opens a tile's mailboxes.
-template <class T, class Tile>
-__device__ __forceinline__ void open_hidden(Tile& tile, int ranks) {
-  for (auto& boxes : tile.boxes) {
-    for (int far = 0; far < 2; ++far) open_mailbox(&boxes[far], hidden_bytes<T>(ranks, far));
-  }
-}
-
-// Puts the states before the first step into the tiles, and opens their mailboxes. Rows without a step within
-// the places keep theirs.
+// Puts the states before the first step into the tiles. Rows without a step within the places keep theirs.
 template <bool kMayIdle, class T, class Work, class Tile>
 __device__ __forceinline__ void fill_states(const CudaCell<T>& cell, const ClusterPlace& at, int ranks,
                                             const Work& work, int end, int unit, int row, Tile* tiles) {
@@ -107,7 +92,6 @@ __device__ __forceinline__ void fill_states(const CudaCell<T>& cell, const Clust
   for (int tile = 0; tile < work.count(); ++tile) {
     const int b = work.batch_row(tile, row);
     const bool is_own = unit < hidden && b < batch;
-    if (thread == 0) open_hidden<T>(tiles[tile], ranks);
     tiles[tile].states[0][thread] = is_own ? cell.c[static_cast<Offset>(b) * hidden + unit] : 0.0f;
     tiles[tile].states[1][thread] =
         is_own ? cuda::widen(cell.h[0][static_cast<Offset>(b) * cell.output_stride + unit]) : 0.0f;
@@ -117,14 +101,6 @@ __device__ __forceinline__ void fill_states(const CudaCell<T>& cell, const Clust
     }
   }
 }
-// A thread's row of the tile that is worked on after this one, of the next place after the last tile.
-template <class T, class Work>
-__device__ __forceinline__ RowAt row_after(const CudaCell<T>& cell, const Work& work, int row, int place,
-                                           int tile) {
-  const bool is_last = tile + 1 == work.working();
-  const int next = is_last ? place + 1 : place;
-  return work.row_at(is_last ? 0 : tile + 1, row, next, cell.step_at(next));
-}
 // The state after the last step of a thread's unit and row.
 template <class T>
 __device__ __forceinline__ void leave_state(const CudaCell<T>& cell, int end, int b, int unit, T h, float c) {
@@ -132,13 +108,18 @@ __device__ __forceinline__ void leave_state(const CudaCell<T>& cell, int end, in
   cell.c[static_cast<Offset>(b) * cell.hidden + unit] = c;
 }
 
-// Sets h and c of four units from unit `first` on to 0, of a row of all arrays.
+// What a block gets of a tile from the nearer, or from the farther ranks.
 template <class T>
-__device__ __forceinline__ void clear_states(const CudaCell<T>& cell, Offset row, int first) {
-  const Offset begins = row * cell.hidden + first;
-  clear_word(cell.h_rows, row * cell.h_stride + first);
-  clear_word(cell.h_all, begins), clear_word(cell.tape_c, begins);
-  for (int k = 0; k < kWarpUnits && cell.c_all; ++k) cell.write_cell(cell.c_all, begins + k, 0.0f);
+__device__ __forceinline__ int hidden_bytes(int ranks, int far) {
+  constexpr int kSendBytes = kBlockUnits * 8 * static_cast<int>(sizeof(T));
+  return (far == 0 ? min(ranks, kNearRanks) : ranks - kNearRanks) * kSendBytes;
+}
+// One thread opens a tile's mailboxes.
+template <class T, class Tile>
+__device__ __forceinline__ void open_hidden(Tile& tile, int ranks) {
+  for (auto& boxes : tile.boxes) {
+    for (int far = 0; far < 2; ++far) open_mailbox(&boxes[far], hidden_bytes<T>(ranks, far));
+  }
 }
 
 // A thread's part in the exchange, after the cluster_sync(). A Tile has h and boxes as ForwardTile has.

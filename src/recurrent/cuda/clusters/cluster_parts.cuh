@@ -99,6 +99,20 @@ __device__ __forceinline__ void load_weights_across(const CudaCell<T>& cell, con
   });
 }
 
+// Puts the gradients after the last step into the tiles.
+template <class T, class Work, class Tile>
+__device__ __forceinline__ void fill_gradients(const CudaCell<T>& cell, const Work& work, int unit, int row,
+                                               Tile* tiles) {
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int tile = 0; tile < work.count(); ++tile) {
+    const int b = work.batch_row(tile, row);
+    const bool is_own = unit < cell.hidden && b < cell.at.batch;
+    const Offset index = static_cast<Offset>(b) * cell.hidden + unit;
+    tiles[tile].states[0][thread] = is_own ? cell.dh[index] : 0.0f;
+    tiles[tile].states[1][thread] = is_own ? cell.dc[index] : 0.0f;
+  }
+}
+
 // All threads open a tile.
 template <int kRanks, class Tile>
 __device__ __forceinline__ void open_parts(Tile& tile, int ranks) {
@@ -108,34 +122,6 @@ __device__ __forceinline__ void open_parts(Tile& tile, int ranks) {
   }
   if (thread != 0) return;
   for (cuda::Mailbox& box : tile.boxes) open_mailbox(&box, ranks * kPartBytes);
-}
-
-// Puts the gradients after the last step into the tiles, and opens these.
-template <int kRanks, class T, class Work, class Tile>
-__device__ __forceinline__ void fill_gradients(const CudaCell<T>& cell, const Work& work, int ranks, int unit,
-                                               int row, Tile* tiles) {
-  const int thread = static_cast<int>(threadIdx.x);
-  for (int tile = 0; tile < work.count(); ++tile) {
-    const int b = work.batch_row(tile, row);
-    const bool is_own = unit < cell.hidden && b < cell.at.batch;
-    const Offset index = static_cast<Offset>(b) * cell.hidden + unit;
-    tiles[tile].states[0][thread] = is_own ? cell.dh[index] : 0.0f;
-    tiles[tile].states[1][thread] = is_own ? cell.dc[index] : 0.0f;
-    open_parts<kRanks>(tiles[tile], ranks);
-  }
-}
-
-// The gradients before the first step of a row, or of the sweep.
-template <class T>
-__device__ __forceinline__ void leave_gradients(const CudaCell<T>& cell, int b, int unit, float dh,
-                                                float dc) {
-  const Offset index = static_cast<Offset>(b) * cell.hidden + unit;
-  if (b < cell.at.batch) cell.dh[index] = dh, cell.dc[index] = dc;
-}
-// Sets dz of four units from unit `first` on to 0.
-template <class T>
-__device__ __forceinline__ void clear_gradients(const CudaCell<T>& cell, Offset row, int first) {
-  for (int gate = 0; gate < 4; ++gate) clear_word(cell.dz, (4 * row + gate) * cell.hidden + first);
 }
 
 // A thread's part in the exchange, after the cluster_sync(). A Tile has parts and boxes as BackwardTile has.

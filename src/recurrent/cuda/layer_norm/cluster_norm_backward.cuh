@@ -9,9 +9,8 @@
 // a unit subtracts the rest.
 #pragma once
 
-#include "recurrent/cuda/clusters/cluster_backward.cuh"
+#include "recurrent/cuda/clusters/cluster_parts.cuh"
 #include "recurrent/cuda/layer_norm/cluster_row_means.cuh"
-#include "recurrent/cuda/layer_norm/unit_norms.cuh"
 
 namespace warpalign::detail::recurrent {
 
@@ -49,133 +48,79 @@ __device__ __forceinline__ float column_sum(const CudaCell<T>& cell, int unit, i
   return sum + cuda::shuffle_xor(sum, 8);
 }
 
-// As BackwardRows, with what layer norm has besides.
+// The numbers that a thread has loaded ahead of a step.
 template <class T>
-class NormBackwardRows : public BackwardRows<T, SweepOptions::kEnds> {
- public:
-  using Base = BackwardRows<T, SweepOptions::kEnds>;
-  struct Asked : Base::Asked {
-    cuda::Word normals;
-    float scale_h, scale_c;
-    T normal_c, across;
-  };
-
-  __device__ __forceinline__ NormBackwardRows(const CudaCell<T>& cell, const EndingTiles& work,
-                                              const BackwardLanes& lanes, int unit)
-      : Base(cell, work, lanes, unit), normals_(cell.norm_h, lanes, unit, cell.hidden) {}
-
-  __device__ __forceinline__ Asked ask(int place, int tile) const {
-    Asked asked{Base::ask(place, tile), 0, 0, 0, {}, {}};
-    const CudaCell<T>& cell = this->cell_;
-    const RowAt& at = asked.at;
-    if (this->unit_ >= cell.hidden || !at.holds) return asked;
-    asked.normals = normals_.read(at.first);
-    asked.scale_h = cell.scales[at.row * 3 + 1], asked.scale_c = cell.scales[at.row * 3 + 2];
-    asked.normal_c = cell.norm_c[at.first + this->unit_];
-    asked.across = cell.across[at.first + this->unit_];
-    return asked;
-  }
-  __device__ __forceinline__ Asked ask_after(int place, int tile) const {
-    const bool is_last = tile + 1 == this->work_.busy();
-    return ask(is_last ? place + 1 : place, is_last ? 0 : tile + 1);
-  }
-  // The first of the lanes writes dv of the four units.
-  __device__ __forceinline__ void write_dv(const RowAt& at, const BackwardLanes& lanes, float dv) const {
-    cuda::Word word, nothing;
-    lanes.join(cuda::narrow_pair<T>(dv, 0), word, nothing);
-    if (lanes.unit != 0 || this->unit_ >= this->cell_.hidden || !at.exists) return;
-    *reinterpret_cast<cuda::Word*>(this->cell_.dv + at.first + this->first_unit_) = word;
-  }
-
- private:
-  typename Base::Gates normals_;
+struct AskedNormStep {
+  RowAt at;
+  cuda::Word gates, normals;
+  float scale_h, scale_c;
+  T before, dy, normal_c, across;
 };
-
-// From the gradient with respect to o u(LN(c~)) to those with respect to LN(c~), and to z of o. They are 0
-// where the row has no such step. normal: c~ normalised.
-struct OutputSlopes {
-  float v, o;
-
-  template <class T>
-  __device__ __forceinline__ OutputSlopes(const Activation<T>& a, cuda::Word gates_word,
-                                          const UnitNorms& norms, float normal, bool holds) {
-    float gates[4];
-    widen_word<T>(gates_word, gates);
-    const float squashed = a.squash(norms.scale_c * normal + norms.bias_c);
-    v = holds ? gates[3] * a.squash_slope(squashed) : 0.0f;
-    o = holds ? squashed * a.gate_slope(gates[3]) : 0.0f;
-  }
-};
-
-// dz of a thread's unit and row, rounded as `word`, and its gradients with respect to R h normalised, with
-// their means.
-template <class T>
-struct NormGradients {
-  cuda::Word word;
-  float by_normals[4], dc;  // dc: what goes to c of the step before
-  RowPair means;
-
-  // own: the tile, with what the first part of the step has kept. mean: that of c~'s norm. holds: the row has
-  // this step.
-  template <class Tile>
-  __device__ __forceinline__ NormGradients(const Activation<T>& a, const Tile& own, const float (&scales)[4],
-                                           const RowPair& mean, bool holds) {
-    const int thread = static_cast<int>(threadIdx.x);
-    float gates[4], slopes[4], normals[4];
-    widen_word<T>(own.gates[thread], gates);
-    widen_word<T>(own.normals[thread], normals);
-    const float after = own.states[1][thread], off = mean.first + own.normal_c[thread] * mean.second;
-    const float dcell = holds ? after - own.scale_c[thread] * off : 0.0f;
-    a.slopes(gates, slopes);
-    float dz[4] = {dcell * (gates[2] * slopes[0]), dcell * (own.before[thread] * slopes[1]),
-                   dcell * (gates[0] * slopes[2]), own.by_o[thread]};
-    word = narrow_word<T>(dz);
-    dc = holds ? dcell * gates[1] : after;
-    widen_word<T>(word, dz);
-    float sum = 0, along = 0;
-    unroll<4>([&](int gate) {
-      by_normals[gate] = scales[gate] * dz[gate];
-      sum += by_normals[gate], along += by_normals[gate] * normals[gate];
-    });
-    means = {.25f * sum, .25f * along};
-  }
-};
-
-template <class T>
-__device__ __forceinline__ void clear_norm_gradients(const CudaCell<T>& cell, Offset row, int first) {
-  clear_gradients(cell, row, first);
-  clear_word(cell.dv, row * cell.hidden + first);
-}
 
 template <class T, int kParts>
 __global__ void __launch_bounds__(kClusterThreads, 1) cluster_norm_backward_kernel(ClusterParams<T> p) {
+  using cuda::Word;
   constexpr int kRanks = kParts * kClusterWarps / kBlockParts;
   using Tile = NormBackwardTile<kRanks>;
   const ClusterPlace at(p);
   const CudaCell<T> cell = cell_of(p.cell, at.direction);
-  const int hidden = cell.hidden, ranks = p.ranks, begin = p.places.begin;
+  const int hidden = cell.hidden, batch = cell.at.batch, ranks = p.ranks;
+  const int begin = p.places.begin;
   const int thread = static_cast<int>(threadIdx.x);
   auto* const pairs = reinterpret_cast<WarpPairs*>(cuda::dynamic_shared());
   auto& own_gradients = *reinterpret_cast<OwnGradients<T>*>(pairs + 1);
   auto* const tiles = reinterpret_cast<Tile*>(&own_gradients + 1);
   Weights16 weights[kParts][kDepthSteps];
   load_weights_across(cell, at, &own_gradients, weights);
+
   EndingTiles work(cell, p, at, true, reinterpret_cast<TileRows*>(tiles + p.tiles));
 
   // This thread has one unit, and row `row` of every tile.
   const BackwardLanes lanes;
-  const int row = lanes.row, unit = at.rank * kBlockUnits + at.warp * kWarpUnits + lanes.unit;
+  const int row = lanes.row;
+  const int first_unit = at.rank * kBlockUnits + at.warp * kWarpUnits, unit = first_unit + lanes.unit;
   const bool has_unit = unit < hidden;
-  const UnitNorms norms(cell, unit);
+  float scale_h[4];
+  unroll<4>(
+      [&](int gate) { scale_h[gate] = has_unit ? cuda::widen(cell.ln_hh[gate * hidden + unit]) : 0.0f; });
+  const float scale_c = has_unit ? cuda::widen(cell.ln_cell[unit]) : 0.0f;
+  const float bias_c = has_unit ? cuda::widen(cell.ln_cell_bias[unit]) : 0.0f;
+
   const float ones = column_sum(cell, unit, row);
-  fill_gradients<kRanks>(cell, work, ranks, unit, row, tiles);
-  open_mails<kRanks>(tiles, work.count(), ranks);
+  fill_gradients(cell, work, unit, row, tiles);
+  for (int tile = 0; tile < work.count(); ++tile) {
+    for (auto& mail : tiles[tile].mail) open_mail(mail, ranks);
+    open_parts<kRanks>(tiles[tile], ranks);
+  }
   cuda::cluster_sync();
   const PartExchange<kParts, Tile> exchange(tiles, at, ranks);
   RowMeans<kRanks, false, 16, 2, 1> means(tiles[0].mail, pairs, at, ranks, hidden, lanes.unit, row);
-  const NormBackwardRows<T> rows(cell, work, lanes, unit);
+  const auto mail_offset = [](int tile, int which) {
+    return tile * static_cast<int>(sizeof(Tile)) + which * static_cast<int>(sizeof(RowMail<kRanks>));
+  };
 
-  auto next = rows.ask(work.begin(), 0);
+  // This lane's gate of the four units, in a row.
+  const Offset lane_offset = static_cast<Offset>(lanes.unit) * hidden + first_unit;
+  const auto word_at = [&](T* rows, const RowAt& r) {
+    return reinterpret_cast<Word*>(rows + lane_offset + 4 * r.first);
+  };
+  const auto ask = [&](int place, int tile) {
+    const int t = cell.step_back_at(place);
+    AskedNormStep<T> asked{work.row_at(tile, row, place, t), 0, 0, 0, 0, {}, {}, {}, {}};
+    if (!has_unit || !asked.at.holds) return asked;
+    asked.gates = *word_at(cell.gates, asked.at);
+    asked.normals = *word_at(cell.norm_h, asked.at);
+    asked.scale_h = cell.scales[asked.at.row * 3 + 1];
+    asked.scale_c = cell.scales[asked.at.row * 3 + 2];
+    if (cell.dy) asked.dy = cell.dy[asked.at.row * cell.dy_stride + unit];
+    asked.normal_c = cell.norm_c[asked.at.first + unit];
+    asked.across = cell.across[asked.at.first + unit];
+    const RowAt last = work.row_at(tile, row, place + 1, cell.reverse ? t + 1 : t - 1);
+    if (last.holds) asked.before = cell.tape_c[last.first + unit];
+    return asked;
+  };
+  const Activation<T>& a = cell.activation;
+  AskedNormStep<T> next = ask(work.begin(), 0);
   int turn = 0;
   for (int place = work.begin(); place <= work.end(); ++place) {
     const int t = cell.step_back_at(place), buffer = place % 2;
@@ -183,47 +128,90 @@ __global__ void __launch_bounds__(kClusterThreads, 1) cluster_norm_backward_kern
     for (int tile = 0; tile < work.busy(); ++tile) {  // dh, and back to c~ normalised
       Tile& own = tiles[tile];
       const int b = work.batch_row(tile, row);
-      const auto here = next;
+      const Offset index = static_cast<Offset>(b) * hidden + unit;
+      const AskedNormStep<T> here = next;
       const bool holds = has_unit && here.at.holds && work.works(place, tile);
-      const cuda::Word gates = lanes.transpose(here.gates);
-      own.gates[thread] = gates, own.normals[thread] = lanes.transpose(here.normals);
-      float dh = own.states[0][thread];
-      const auto in = rows.inputs(here, place, tile, b, holds, own.states[1][thread]);
-      next = rows.ask_after(place, tile);
-      const float normal = cuda::widen(here.normal_c);
-      const OutputSlopes to(cell.activation, gates, norms, normal, holds);
-      own.before[thread] = in.before, own.scale_c[thread] = here.scale_c, own.normal_c[thread] = normal;
+      const bool is_last = tile + 1 == work.busy();
+      const Word words[2] = {lanes.transpose(here.gates), lanes.transpose(here.normals)};
+      float gates[4], before = cuda::widen(here.before), dy = 0;
+      widen_word<T>(words[0], gates);
+      float dh = own.states[0][thread], dc = own.states[1][thread];
+      if (holds) {
+        if (work.begins_row(here.at, cell.reverse ? t + 1 : t - 1, b)) before = cell.c0[index];
+        dy = cuda::widen(here.dy);
+        if (cell.dropout.factor != 0) dy *= cell.dropout.of(cell.masks, t, b, unit);
+        if (cell.dh_all) dy += cuda::widen(cell.dh_all[here.at.first + unit]);
+        if (cell.dc_all) dc += cell.read_cell(cell.dc_all, here.at.first + unit);
+      }
+      next = ask(is_last ? place + 1 : place, is_last ? 0 : tile + 1);
+      const float normal = cuda::widen(here.normal_c), o = gates[3];
+      const float squashed = a.squash(scale_c * normal + bias_c);
+      const float to_v = holds ? o * a.squash_slope(squashed) : 0.0f;
+      const float to_o = holds ? squashed * a.gate_slope(o) : 0.0f;
+      own.gates[thread] = words[0], own.normals[thread] = words[1], own.before[thread] = before;
+      own.scale_c[thread] = here.scale_c, own.normal_c[thread] = normal;
+
       if (work.waits(place, tile)) {
         const RowPair mean = means.take(own.mail[1], place - begin - 1);
-        dh += own.scale_h[thread] * (exchange.take(own, buffer, (place - begin - 1) / 2) - mean.first * ones -
-                                     mean.second * own.across[thread]);
+        const float part = exchange.take(own, buffer, (place - begin - 1) / 2);
+        dh += own.scale_h[thread] * (part - mean.first * ones - mean.second * own.across[thread]);
       }
       if (!work.works(place, tile)) {
-        if (has_unit) leave_gradients(cell, b, unit, dh, in.dc);
+        if (has_unit && b < batch) cell.dh[index] = dh, cell.dc[index] = dc;
         continue;  // every thread does
       }
-      const float all = dh + in.dy, dv = all * to.v, by_normal = norms.scale_c * dv;
-      means.exchange({by_normal, by_normal * normal}, mail_offset<Tile>(tile, 0));
+      const float all = dh + dy, dv = all * to_v, by_normal = scale_c * dv;
+      means.put({by_normal, by_normal * normal});
+      __syncthreads();
+      means.send(means.merge(), mail_offset(tile, 0));
       own.scale_h[thread] = here.scale_h, own.across[thread] = cuda::widen(here.across);
-      own.by_o[thread] = all * to.o;
-      own.states[0][thread] = holds ? 0.0f : dh, own.states[1][thread] = in.dc + here.scale_c * by_normal;
-      rows.write_dv(here.at, lanes, dv);
+      own.by_o[thread] = all * to_o;
+      own.states[0][thread] = holds ? 0.0f : dh, own.states[1][thread] = dc + here.scale_c * by_normal;
+      Word word, nothing;
+      lanes.join(cuda::narrow_pair<T>(dv, 0), word, nothing);
+      if (lanes.unit == 0 && has_unit && here.at.exists) {
+        *reinterpret_cast<Word*>(cell.dv + here.at.first + first_unit) = word;
+      }
     }
+
     for (int tile = 0; tile < work.working(); ++tile) {  // dz, and parts of dh
       Tile& own = tiles[tile];
       const RowAt here = work.row_at(tile, row, place, t);
+      const bool holds = has_unit && here.holds;
+      float gates[4], slopes[4], normals[4], dz[4], by_normals[4];
+      widen_word<T>(own.gates[thread], gates);
+      widen_word<T>(own.normals[thread], normals);
+      const float before = own.before[thread], dc = own.states[1][thread], by_o = own.by_o[thread];
+      const float scale = own.scale_c[thread], normal = own.normal_c[thread];
+      a.slopes(gates, slopes);
+      const float to_i = gates[2] * slopes[0], to_f = before * slopes[1], to_g = gates[0] * slopes[2];
       const RowPair mean = means.take(own.mail[0], place - begin);
-      const NormGradients<T> gradients(cell.activation, own, norms.scale_h, mean, has_unit && here.holds);
+      const float dcell = holds ? dc - scale * (mean.first + normal * mean.second) : 0.0f;
+      dz[0] = dcell * to_i, dz[1] = dcell * to_f, dz[2] = dcell * to_g, dz[3] = by_o;
+      const Word word = narrow_word<T>(dz);
+      widen_word<T>(word, dz);
+      float sum = 0, along = 0;
+      unroll<4>([&](int gate) {
+        by_normals[gate] = scale_h[gate] * dz[gate];
+        sum += by_normals[gate], along += by_normals[gate] * normals[gate];
+      });
       const int own_turn = turn++ % 2;
-      own_gradients.put(own_turn, lanes.unit, at.warp, row, narrow_gates<T>(lanes, gradients.by_normals));
-      const RowPair all = means.of_block(gradients.means);  // and everybody sees dz
+      own_gradients.put(own_turn, lanes.unit, at.warp, row, narrow_gates<T>(lanes, by_normals));
+      means.put({.25f * sum, .25f * along});
+      __syncthreads();
+      const RowPair all = means.merge();
       exchange.template send<T>(weights, own_gradients, own_turn, tile, buffer);
-      means.send(all, mail_offset<Tile>(tile, 1));
-      own.states[1][thread] = gradients.dc;
-      rows.write(here, lanes.transpose(gradients.word));
+      means.send(all, mail_offset(tile, 1));
+      own.states[1][thread] = holds ? dcell * gates[1] : dc;
+      // No other block waits for these stores.
+      const Word stored = lanes.transpose(word);
+      if (has_unit && here.exists) *word_at(cell.dz, here) = stored;
     }
   }
-  work.for_dead_words(at, hidden, [&](Offset r, int first) { clear_norm_gradients(cell, r, first); });
+  work.for_dead_words(at, hidden, [&](Offset r, int first) {
+    for (int gate = 0; gate < 4; ++gate) clear_word(cell.dz, (4 * r + gate) * hidden + first);
+    clear_word(cell.dv, r * hidden + first);
+  });
   cuda::cluster_sync();  // nobody has ended before its messages are taken
 }
 

@@ -27,12 +27,6 @@ struct alignas(16) WarpPairs {
   RowPair of_warp[2][kClusterWarps][8];
 };
 
-// Where mail `which` of a tile is, from the first tile's first one.
-template <class Tile>
-__device__ __forceinline__ int mail_offset(int tile, int which) {
-  return tile * static_cast<int>(sizeof(Tile)) + which * static_cast<int>(sizeof(Tile::mail[0]));
-}
-
 // Bytes that a rank sends to each block for a tile.
 constexpr int kMailBytes = 8 * static_cast<int>(sizeof(RowPair));
 
@@ -43,14 +37,6 @@ __device__ __forceinline__ void open_mail(RowMail<kRanks>& mail, int ranks) {
     mail.of_rank[n / 8][n % 8] = {0, 0};
   }
   if (threadIdx.x == 0) open_mailbox(&mail.box, ranks * kMailBytes);
-}
-
-// Both mails of all tiles.
-template <int kRanks, class Tile>
-__device__ __forceinline__ void open_mails(Tile* tiles, int count, int ranks) {
-  for (int tile = 0; tile < count; ++tile) {
-    for (RowMail<kRanks>& mail : tiles[tile].mail) open_mail(mail, ranks);
-  }
 }
 
 // A thread's part in the exchange, after the cluster_sync(). The lanes of a row's four units differ in the
@@ -109,14 +95,6 @@ class RowMeans {
                                      odd ? first : first_beside, odd ? second : second_beside});
     cuda::send_message(to_ + offset, message.words, box_ + offset);
   }
-
-  // The first two, and all three.
-  __device__ __forceinline__ RowPair of_block(const RowPair& pair) {
-    put(pair);
-    __syncthreads();
-    return merge();
-  }
-  __device__ __forceinline__ void exchange(const RowPair& pair, int offset) { send(of_block(pair), offset); }
 
   // The pair of all of this thread's row.
   __device__ __forceinline__ RowPair take(RowMail<kRanks>& mail, int phase) const {

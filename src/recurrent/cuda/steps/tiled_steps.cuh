@@ -95,26 +95,6 @@ struct PartSums {
   }
 };
 
-// Adds the products of `count` stages; the first kStages - 1 of them are on their way. weights, factors: this
-// lane's piece of its warp's first rows, in the first slot.
-template <class Tile, int kProducts>
-__device__ __forceinline__ void add_stages(const StageCopies<Tile>& copies, int count, const float* weights,
-                                           const float* factors, PartSums<kProducts>& sums) {
-  constexpr int kStages = Tile::kStages;
-  for (int stage = 0, slot = 0; stage < count; ++stage, slot = (slot + 1) % kStages) {
-    cuda::await_copy_groups<kStages - 2>();
-    __syncthreads();  // the stage is there, and nobody reads the one before
-    if (stage + kStages - 1 < count) {
-      const int free = (slot + kStages - 1) % kStages;
-      copies.copy_weights(stage + kStages - 1, free);
-      copies.copy_factors(stage + kStages - 1, free);
-    }
-    cuda::end_copy_group();
-    const int offset = slot * Tile::kStageEntries;
-    sums.template add<Tile::kColumns>(weights + offset, factors + offset);
-  }
-}
-
 template <class Tile, int kProducts>
 __global__ void __launch_bounds__(kTileThreads, 2) tiled_cell_kernel(StepParams<float> p, int stacks) {
   using Task = CellTask<float>;
@@ -160,7 +140,18 @@ __global__ void __launch_bounds__(kTileThreads, 2) tiled_cell_kernel(StepParams<
   const int weight = part % kAcross * 32, row = part / kAcross * 32;
   const float* const entries = shared + (weight + g) * Tile::kColumns + Tile::slab_place(g, slab) + t * 4;
   PartSums<kProducts> sums;
-  add_stages(copies, count, entries, entries + (Tile::kWeights - weight + row) * Tile::kColumns, sums);
+  for (int stage = 0, slot = 0; stage < count; ++stage, slot = (slot + 1) % kStages) {
+    cuda::await_copy_groups<kStages - 2>();
+    __syncthreads();  // the stage is there, and nobody reads the one before
+    if (stage + kStages - 1 < count) {
+      const int free = (slot + kStages - 1) % kStages;
+      copies.copy_weights(stage + kStages - 1, free);
+      copies.copy_factors(stage + kStages - 1, free);
+    }
+    cuda::end_copy_group();
+    const float* const of_stage = entries + slot * Tile::kStageEntries;
+    sums.template add<Tile::kColumns>(of_stage, of_stage + (Tile::kWeights - weight + row) * Tile::kColumns);
+  }
   cuda::await_copies();
   __syncthreads();  // the sums take the stages' place
   unroll<2>([&](int m) {

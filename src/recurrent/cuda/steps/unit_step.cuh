@@ -72,124 +72,30 @@ struct alignas(4 * kRows) ItemSums {
   float of[kRows];
 };
 
-// Which items of the cell a block's threads finish after the product: one of Task::kRows rows of weights and
-// a row of the batch. The blocks of a cluster share the items of their rows.
-template <class Task, int kUnitRows>
-struct UnitItems {
-  static constexpr int kRows = Task::kRows, kOfTile = 16 / kRows;
-  static constexpr int kEach = kMostTiles<Task> * kOfTile * kUnitRows / kTileThreads;  // of a thread
-  struct Place {
-    int item, b;
-    bool exists;
-  };
-
-  int first_item, first_row, of_rows, count, share, before;  // before: items of the blocks of lower ranks
-  int all_rows, batch;
-
-  // tiles: of weights. blocks, rank: of the cluster.
-  __device__ __forceinline__ UnitItems(int first_tile, int tiles, int row, int blocks, int rank, int rows,
-                                       int batch_rows)
-      : first_item(first_tile * kOfTile),
-        first_row(row),
-        of_rows(tiles * kOfTile),
-        count(of_rows * kUnitRows),
-        share((count + blocks - 1) / blocks),
-        before(rank * share),
-        all_rows(rows),
-        batch(batch_rows) {}
-
-  __device__ __forceinline__ Place place(int each) const {
-    const int own = static_cast<int>(threadIdx.x) + each * kTileThreads, of_all = before + own;
-    const int item = first_item + of_all % of_rows, b = first_row + of_all / of_rows;
-    return {item, b, own < share && of_all < count && item * kRows < all_rows && b < batch};
-  }
-  // Over the warps that shared the depth.
-  __device__ __forceinline__ ItemSums<kRows> sum(const TileSums (&parts)[kTileWarps][kUnitRows], int of,
-                                                 int tiles) const {
-    const int row = of % of_rows * kRows;
-    ItemSums<kRows> total{};
-    for (int split = 0; split < kTileWarps / tiles; ++split) {
-      const TileSums& part = parts[split * tiles + row / 16][of / of_rows];
-      unroll<kRows>([&](int w) { total.of[w] += part.of[row % 16 + w]; });
-    }
-    return total;
-  }
-};
-
-// This lane's rows of the batch as factors of the product.
-template <class T, int kTiles>
-struct FactorRows {
-  const T* first;    // the first row of the block; null: there is nothing to multiply
-  int rows[kTiles];  // elements from the first row's on; -1: there is no such row
-
-  template <class Task>
-  __device__ __forceinline__ FactorRows(Task, const CudaCell<T>& cell, int place, int first_row, bool any)
-      : first(any ? Task::factor(cell, place, first_row) : nullptr) {
-    const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
-    unroll<kTiles>([&](int n) {
-      const int row = first_row + n * 8 + lane / 4;
-      const bool exists = row < cell.at.batch && any;
-      rows[n] = exists ? static_cast<int>(Task::factor(cell, place, row) - first) : -1;
-    });
-  }
-  __device__ __forceinline__ OperandPiece read(int n, int piece, int end) const {
-    if (rows[n] < 0 || piece >= end) return {};
-    return *reinterpret_cast<const OperandPiece*>(first + rows[n] + piece * Piece<T>::kSize);
-  }
-};
-
-// Multiplies this thread's part of the depth. asked: the first pieces of weights, which are there.
-template <class T, int kProducts, int kTiles, int kAhead>
-__device__ __forceinline__ void multiply_rows(const PieceRange& range, const T* const (&weights)[2],
-                                              const OperandPiece (&asked)[kAhead][2],
-                                              const FactorRows<T, kTiles>& factors,
-                                              float (&sums)[kTiles][1][4]) {
-  constexpr int kChunk = 8 / kTiles;  // fours of pieces that are read at once
-  const auto multiply = [&](const OperandPiece(&weight)[2], const OperandPiece(&entries)[kTiles]) {
-    unroll<kTiles>([&](int n) { multiply_pieces<T, kProducts>(weight[0], weight[1], entries[n], sums[n]); });
-  };
-#pragma unroll
-  for (int first = 0; first < kAhead; first += kChunk) {
-    OperandPiece entries[kChunk][kTiles];
-    unroll<kChunk>([&](int k) {
-      unroll<kTiles>(
-          [&](int n) { entries[k][n] = factors.read(n, range.begin + 4 * (first + k), range.end); });
-    });
-    unroll<kChunk>([&](int k) { multiply(asked[first + k], entries[k]); });
-  }
-  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
-  for (int begin = range.begin + 4 * kAhead; begin - lane % 4 < range.end; begin += 4 * kChunk) {
-    OperandPiece entries[kChunk][kTiles], more[kChunk][2];
-    unroll<kChunk>([&](int k) {
-      unroll<2>([&](int half) { more[k][half] = range.read(weights[half], begin + 4 * k); });
-      unroll<kTiles>([&](int n) { entries[k][n] = factors.read(n, begin + 4 * k, range.end); });
-    });
-    unroll<kChunk>([&](int k) { multiply(more[k], entries[k]); });
-  }
-}
-
 template <class T, class Task, int kTiles, int kProducts>
 __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T> p, UnitShare share) {
   constexpr bool kIsWide = kTiles > kRowTiles;
   constexpr int kUnitRows = 8 * kTiles;    // rows of the batch that a block has
+  constexpr int kChunk = 8 / kTiles;       // fours of pieces that are read at once
   constexpr int kAhead = kIsWide ? 2 : 4;  // so many of weights are loaded before it waits
-  using Items = UnitItems<Task, kUnitRows>;
-  constexpr int kRows = Items::kRows, kEach = Items::kEach;
+  constexpr int kRows = Task::kRows, kRowItems = 16 / kRows;
+  constexpr int kEach = kMostTiles<Task> * kRowItems * kUnitRows / kTileThreads;  // items of a thread
   __shared__ TileSums parts[kTileWarps][kUnitRows];
-  __shared__ ItemSums<kRows> gathered[Items::kOfTile * kUnitRows + cuda::kClusterOfEveryDevice];
+  __shared__ ItemSums<kRows> gathered[kRowItems * kUnitRows + cuda::kClusterOfEveryDevice];
   const int tiles = share.tiles, splits = kTileWarps / tiles, blocks = share.blocks;
   const int block = static_cast<int>(blockIdx.x), place = p.place;
   const CudaCell<T> cell = cell_of(p.cell, block / p.blocks_of_direction);
   const int rank = block % blocks, index = block % p.blocks_of_direction / blocks;
   const int first_tile = index % share.stacks * tiles, first_row = index / share.stacks * kUnitRows;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
-  const int g = lane / 4, all_rows = Task::rows(cell);
+  const int g = lane / 4, batch = cell.at.batch, all_rows = Task::rows(cell);
 
   // Pieces in fours, one of each lane of a row.
   const int pieces = Task::depth(cell) / Piece<T>::kSize, fours = (pieces + 3) / 4;
   const int slice = rank * splits + warp / tiles, slices = blocks * splits;
+  const int first_piece = fours * slice / slices * 4 + lane % 4;
   const int end = Task::skips(cell, place) ? 0 : min(fours * (slice + 1) / slices * 4, pieces);
-  const PieceRange range{fours * slice / slices * 4 + lane % 4, end};
+  const PieceRange range{first_piece, end};
   const T* weights[2];
   unroll<2>([&](int half) {
     const int row = (first_tile + warp % tiles) * 16 + half * 8 + g;
@@ -197,19 +103,30 @@ __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T
   });
   OperandPiece asked[kAhead][2];
   unroll<kAhead>([&](int n) {
-    unroll<2>([&](int half) { asked[n][half] = range.read(weights[half], range.begin + 4 * n); });
+    unroll<2>([&](int half) { asked[n][half] = range.read(weights[half], first_piece + 4 * n); });
   });
-  const Items items(first_tile, tiles, first_row, blocks, rank, all_rows, cell.at.batch);
+  // The blocks of a cluster share the items.
+  const int row_items = tiles * kRowItems, items = row_items * kUnitRows;
+  const int share_items = (items + blocks - 1) / blocks;
+  struct Place {
+    int item, b;
+    bool exists;
+  };
+  const auto place_of = [&](int each) {
+    const int own = thread + each * kTileThreads, of_all = rank * share_items + own;
+    const int item = first_tile * kRowItems + of_all % row_items, b = first_row + of_all / row_items;
+    return Place{item, b, own < share_items && of_all < items && item * kRows < all_rows && b < batch};
+  };
   typename Task::Ahead ahead[kEach]{};
   const auto ask = [&] {
     unroll<kEach>([&](int each) {
-      const auto at = items.place(each);
+      const Place at = place_of(each);
       if (at.exists) Task::ask(cell, place, at.b, at.item, ahead[each]);
     });
   };
   const auto ask_state = [&] {
     unroll<kEach>([&](int each) {
-      const auto at = items.place(each);
+      const Place at = place_of(each);
       if (at.exists) Task::ask_state(cell, place, at.b, at.item, ahead[each]);
     });
   };
@@ -219,31 +136,68 @@ __global__ void __launch_bounds__(kTileThreads, 2) unit_step_kernel(StepParams<T
   cuda::let_next_launch_begin();
   cuda::wait_for_launch_before();
   if constexpr (!kIsWide) ask_state();
-  const FactorRows<T, kTiles> factors(Task{}, cell, place, first_row, end > 0);
+  const T* const first_factor = end > 0 ? Task::factor(cell, place, first_row) : nullptr;
+  int rows[kTiles];  // elements from the first row's on; -1: there is no such row
+  unroll<kTiles>([&](int n) {
+    const int row = first_row + n * 8 + g;
+    const bool exists = row < batch && end > 0;
+    rows[n] = exists ? static_cast<int>(Task::factor(cell, place, row) - first_factor) : -1;
+  });
+  const auto read_row = [&](int n, int piece) -> OperandPiece {
+    if (rows[n] < 0 || piece >= end) return {};
+    return *reinterpret_cast<const OperandPiece*>(first_factor + rows[n] + piece * Piece<T>::kSize);
+  };
   float sums[kTiles][1][4] = {};
-  multiply_rows<T, kProducts>(range, weights, asked, factors, sums);
+  const auto multiply = [&](const OperandPiece(&weight)[2], const OperandPiece(&entries)[kTiles]) {
+    unroll<kTiles>([&](int n) { multiply_pieces<T, kProducts>(weight[0], weight[1], entries[n], sums[n]); });
+  };
+#pragma unroll
+  for (int first = 0; first < kAhead; first += kChunk) {
+    OperandPiece entries[kChunk][kTiles];
+    unroll<kChunk>([&](int k) {
+      unroll<kTiles>([&](int n) { entries[k][n] = read_row(n, first_piece + 4 * (first + k)); });
+    });
+    unroll<kChunk>([&](int k) { multiply(asked[first + k], entries[k]); });
+  }
+  for (int begin = first_piece + 4 * kAhead; begin - lane % 4 < end; begin += 4 * kChunk) {
+    OperandPiece entries[kChunk][kTiles], more[kChunk][2];
+    unroll<kChunk>([&](int k) {
+      unroll<2>([&](int half) { more[k][half] = range.read(weights[half], begin + 4 * k); });
+      unroll<kTiles>([&](int n) { entries[k][n] = read_row(n, begin + 4 * k); });
+    });
+    unroll<kChunk>([&](int k) { multiply(more[k], entries[k]); });
+  }
   unroll<kTiles>([&](int n) {
     unroll<4>([&](int k) { parts[warp][n * 8 + lane % 4 * 2 + k % 2].of[g + k / 2 * 8] = sums[n][0][k]; });
   });
   if constexpr (kIsWide) ask(), ask_state();  // their registers held the sums
   __syncthreads();
 
+  const auto sum_of_block = [&](int of) {
+    const int row = of % row_items * kRows;
+    ItemSums<kRows> total{};
+    for (int split = 0; split < splits; ++split) {
+      const TileSums& part = parts[split * tiles + row / 16][of / row_items];
+      unroll<kRows>([&](int w) { total.of[w] += part.of[row % 16 + w]; });
+    }
+    return total;
+  };
   if (blocks > 1) {
-    for (int of = thread; of < items.count; of += kTileThreads) {
-      const int owner = of / items.share;
-      *cuda::in_block(&gathered[items.before + of % items.share], owner) = items.sum(parts, of, tiles);
+    for (int of = thread; of < items; of += kTileThreads) {
+      const int owner = of / share_items;
+      *cuda::in_block(&gathered[rank * share_items + of % share_items], owner) = sum_of_block(of);
     }
     cuda::cluster_sync();
   }
 #pragma unroll
   for (int each = 0; each < kEach; ++each) {
-    const auto at = items.place(each);
+    const Place at = place_of(each);
     if (!at.exists) continue;
     const int own = thread + each * kTileThreads;
     ItemSums<kRows> total{};
-    if (blocks == 1) total = items.sum(parts, own, tiles);
+    if (blocks == 1) total = sum_of_block(own);
     for (int from = 0; from < blocks && blocks > 1; ++from) {
-      unroll<kRows>([&](int w) { total.of[w] += gathered[from * items.share + own].of[w]; });
+      unroll<kRows>([&](int w) { total.of[w] += gathered[from * share_items + own].of[w]; });
     }
     Task::finish(cell, place, at.b, at.item, total.of, ahead[each]);
   }
