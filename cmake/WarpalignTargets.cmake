@@ -25,3 +25,14 @@ add_library(warpalign_test_options INTERFACE)
 if(WARPALIGN_SANITIZE)
   target_compile_options(warpalign_test_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=undefined>)
 endif()
+
+# warpalign_exports: for the libraries of front ends. Two of them may be loaded in one process, each with kernels and a CUDA
+# runtime of its own. g++ makes variables of templates and of inline functions unique in the process (STB_GNU_UNIQUE), also
+# where a library is loaded RTLD_LOCAL: a table of kernels would then be that of the library that came first, and its kernels
+# unknown to the runtime of the second.
+add_library(warpalign_exports INTERFACE)
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  set(exports ${PROJECT_SOURCE_DIR}/bindings/operators/exports.map)
+  target_link_options(warpalign_exports INTERFACE "LINKER:--version-script=${exports}")
+  set_property(TARGET warpalign_exports PROPERTY INTERFACE_LINK_DEPENDS ${exports})
+endif()
