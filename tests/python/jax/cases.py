@@ -106,7 +106,7 @@ CASES: dict[str, Case] = {
             a[1],
             blank=-1,
             star=3,
-            label_prior=of.zeros(9) + 0.1,
+            label_prior=of.zeros(9, dtype=a[0].dtype) + 0.1,
             zero_infinity=True,
             reduction="mean_target",
         )[None],
