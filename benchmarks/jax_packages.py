@@ -9,7 +9,6 @@ Needs JAX; optax and ott-jax for their rows, which are left out without them, an
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,6 +22,7 @@ import jax.numpy as jnp
 from jax import Array
 
 import warpalign.jax as wj
+from benchmarks.harness.results import current_commit, rounded, today, write_rows
 
 
 class Row(NamedTuple):
@@ -193,11 +193,10 @@ def main() -> None:
         apart = error(value, same_value), error(gradient, same_gradient)
         results.append(
             {
-                "job": row.job,
-                "baseline": row.package,
-                "own_ms": own,
-                "baseline_ms": other,
-                "difference": apart,
+                **{"op": "jax-packages", "job": row.job, "device": device, "dtype": "float32"},
+                **{"other": row.package, "ms": rounded(own), "other_ms": rounded(other)},
+                **{"value_difference": rounded(apart[0]), "gradient_difference": rounded(apart[1])},
+                **{"jax": jax.__version__, "commit": current_commit(), "date": today()},
             }
         )
         print(
@@ -205,8 +204,7 @@ def main() -> None:
             flush=True,
         )
     if given.out:
-        of = {"device": device, "jax": jax.__version__, "rows": results}
-        given.out.write_text(json.dumps(of, indent=1) + "\n")
+        write_rows(results, given.out)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from importlib import import_module
 from benchmarks import summary
 from benchmarks.harness.results import ROOT
 from benchmarks.harness.suite import operators
-from benchmarks.harness.tables import check_table
+from benchmarks.harness.tables import check_table, jax_table
 from benchmarks.kernels import census_table
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -30,7 +30,11 @@ MODULES.append(summary)
 
 def tables() -> dict[str, Callable[[], str]]:
     """The tables of all operators by name."""
-    found: dict[str, Callable[[], str]] = {"gpu-checks": check_table, "kernels": census_table}
+    found: dict[str, Callable[[], str]] = {
+        "gpu-checks": check_table,
+        "jax-packages": jax_table,
+        "kernels": census_table,
+    }
     for module in MODULES:
         if twice := found.keys() & module.TABLES.keys():
             raise ValueError(f"{module.__name__}: tables of other operators have these names: {twice}")

@@ -71,3 +71,33 @@ def check_table() -> str:
         for row in rows
     ]
     return markdown(["check", "status", "detail", "commit", "date"], body)
+
+
+def jax_table() -> str:
+    """`warpalign.jax` beside other packages for JAX."""
+    rows = newest(load("*/*-jax.json"), "device", "job", "other")
+    if not rows:
+        return NOTHING
+    header = [
+        "device",
+        "loss",
+        "compared with",
+        "warpalign, ms",
+        "other, ms",
+        "faster",
+        "difference of gradients",
+    ]
+    body = [
+        [
+            *(row["device"], row["job"], f"`{row['other']}`" if row["other"] == "lax.scan" else row["other"]),
+            *(f"**{number(row['ms'])}**", number(row["other_ms"]), times(row["other_ms"] / row["ms"])),
+            power(row["gradient_difference"]),
+        ]
+        for row in rows
+    ]
+    note = (
+        "`benchmarks/jax_packages.py`: one jitted `value_and_grad` with the time of its call, float32, median of ten. `lax.scan`: "
+        "the recursion over anti-diagonals in JAX. Difference: relative L2, to the other package's gradient. Both sides of a "
+        "Sinkhorn row run 100 iterations from points."
+    )
+    return f"{markdown(header, body)}\n\n{origin(rows)}, JAX {max(row['jax'] for row in rows)}. {note}"
