@@ -29,6 +29,7 @@ JOINT = "nvidia-h200/2026-11-28-684fbcd2-transducer-joint.json"
 JOINT_CPU = "amd-epyc-avx-512/2026-11-23-50e806f821-transducer-joint-cpu.json"
 SECOND_ORDER = "amd-epyc-avx2/2026-11-24-044d36ac4b-second-order.json"
 TRELLIS = "amd-epyc-avx-512/2026-11-28-e28fef0fd7-ctc-trellis.json"
+WHEEL = "amd-epyc-avx-512/2026-11-29-a3099e90-wheel.json"
 STEP_COSTS = Given("python/warpalign/_transport/gromov_anchors.py", "_SHARED_BYTES = 1 << 29")
 
 
@@ -162,6 +163,8 @@ def named() -> dict[str, Named]:
         "docs/developer/architecture.md": [
             ("2.20 s", _joint_cpu("step_ms")),
             ("2.56 s", _joint_cpu("materialised_step_ms")),
+            ("64 minutes", at(WHEEL, "wheel", "cpu_s")),
+            ("45 MB", at(WHEEL, "wheel", "wheel_bytes")),
         ],
         "docs/benchmarks.md": _limits(),
         "docs/developer/tuning.md": [("3 %", Given("benchmarks/harness/tuning.py", "GAIN = 0.03"))],
