@@ -62,7 +62,7 @@ def elastic_distance(
 
     "adtw": hard DTW with a penalty for each step that is not diagonal (Herrmann & Webb, "Amercing", DMKD 2023).
 
-    "wdtw": hard DTW whose costs have the weight 1 / (1 + exp(-steepness (\\|i - j\\| - L / 2))), L the longer length (Jeong, Jeong & Omitaomu,
+    "wdtw": hard DTW whose costs have the weight 1 / (1 + exp(-steepness (abs(i - j) - L / 2))), L the longer length (Jeong, Jeong & Omitaomu,
     "Weighted dynamic time warping for time series classification", Pattern Recognition 2011).
 
     "erp": edit distance with real penalty: a step that is not diagonal costs the distance to the gap value (Chen & Ng, "On the marriage of
