@@ -68,7 +68,7 @@ bool only_describes();
 class DeviceGuard {
  public:
   explicit DeviceGuard(std::int32_t device);
-  ~DeviceGuard();
+  ~DeviceGuard();  // NOLINT(performance-trivially-destructible): only a CPU's does nothing
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
 

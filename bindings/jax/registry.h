@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -45,7 +46,9 @@ class Reader {
     if constexpr (std::is_same_v<T, std::optional<Tensor>>) {
       return arguments_.tensors.at(tensor_++);
     } else if constexpr (std::is_same_v<T, Tensor>) {
-      return arguments_.tensors.at(tensor_++).value();
+      const std::optional<Tensor>& tensor = arguments_.tensors.at(tensor_++);
+      if (!tensor) throw std::invalid_argument("expected a tensor, got none");
+      return *tensor;
     } else if constexpr (std::is_same_v<T, double>) {
       return arguments_.settings.at(setting_++).number;
     } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
@@ -132,10 +135,12 @@ struct Registration {
 
 }  // namespace warpalign::binding
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a parameter's name
 #define WARPALIGN_REGISTRATION(library)                                            \
   static void warpalign_register(warpalign::binding::Library& library);            \
   static const warpalign::binding::Registration registration(&warpalign_register); \
   static void warpalign_register(warpalign::binding::Library& library)
+// NOLINTEND(bugprone-macro-parentheses)
 #define WARPALIGN_SCHEMAS(library) WARPALIGN_REGISTRATION(library)
 #define WARPALIGN_OPERATORS(library) WARPALIGN_REGISTRATION(library)
 #define WARPALIGN_OPERATOR(function) \

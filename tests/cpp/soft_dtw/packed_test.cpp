@@ -107,7 +107,8 @@ Outputs<T> run_packed_on(const Batch<T>& batch, bool alignment, bool x_packed, b
 }
 
 template <typename T, typename Series = T>
-void compare(const Batch<T>& batch, bool alignment, Precision precision = Precision::kHighest) {
+void compare(const Batch<T>& batch, bool alignment,
+             [[maybe_unused]] Precision precision = Precision::kHighest) {  // of CUDA
   const Wanted wanted = alignment ? kEverything : kGradients;
   for (int sides : {1, 2, 3}) {
     SCOPED_TRACE(::testing::Message()
