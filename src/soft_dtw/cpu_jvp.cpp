@@ -72,7 +72,8 @@ template <class Storage>
 void bind_side(const StridedTensor& from, const Job& job, int length, bool backwards, std::int64_t stride,
                int packed_dim, const double* weight, double* to) {
   const int dim = from.data ? job.p.dim : 0;
-  pack_series<Storage>(from, job.b * from.stride[0], length, dim, backwards, stride, to);
+  const std::int64_t first = from.data ? job.b * from.stride[0] : 0;  // no tangents, no strides
+  pack_series<Storage>(from, first, length, dim, backwards, stride, to);
   std::fill(to + dim * stride, to + packed_dim * stride, 0.0);
   if (weight) clear_missing(weight, stride, dim, to);
 }
