@@ -69,6 +69,8 @@ Status check_packed(const SoftDtwProblem& p, Device device) {
       return Status::invalid(side.offsets_name, "null with masks of missing steps", 1);
     if (is_cosine(p)) return Status::unsupported(side.offsets_name, "the cosine takes padded series");
     if (!side.lengths) return Status::invalid(side.lengths_name, "the lengths of packed series", 0);
+    Status s = check_aligned(side.offsets_name, side.offsets, sizeof(std::int64_t));
+    if (!s.ok()) return s;
     for (int b = 0; device == Device::kHost && b < p.batch; ++b) {
       if (side.offsets[b] >= 0 && side.offsets[b] <= side.steps - side.lengths[b]) continue;
       return Status::invalid(side.offsets_name, "a first step whose series ends within all steps",
@@ -184,8 +186,6 @@ Status check_inputs(const SoftDtwProblem& p, const SoftDtwTangents& tangents) {
       {"gammas", p.gammas, result_size(p)},
       {"x_lengths", p.x_lengths, sizeof(int)},
       {"y_lengths", p.y_lengths, sizeof(int)},
-      {"x_offsets", p.x_offsets, sizeof(std::int64_t)},
-      {"y_offsets", p.y_offsets, sizeof(std::int64_t)},
       {"tangents", tangents.x.data, size_of(p.dtype)},
       {"tangents", tangents.y.data, size_of(p.dtype)},
       {"tangents", tangents.cost.data, size_of(p.dtype)},
