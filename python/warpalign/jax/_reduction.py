@@ -6,6 +6,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from warpalign._core.reduction import BatchReduction
+from warpalign._core.scalars import Reduction
+
+
+def reduced_values(values: Array, reduction: Reduction, unbatched: bool) -> Array:
+    """The reduction of (B,) values; without one, (B,) or 0-d."""
+    if reduction == "none":
+        return values[0] if unbatched else values
+    return values.sum() if reduction == "sum" else values.mean()
 
 
 def reduced(
@@ -18,12 +26,8 @@ def reduced(
     unbatched: bool,
 ) -> Array:
     """The reduction of (B,) losses. Where there are no lengths, all have `frames` and `labels`."""
-    if reduction == "none":
-        return losses[0] if unbatched else losses
-    if reduction == "sum":
-        return losses.sum()
-    if reduction == "mean":
-        return losses.mean()
+    if reduction == "none" or reduction == "sum" or reduction == "mean":
+        return reduced_values(losses, reduction, unbatched)
     if reduction == "mean_frame":
         return _mean_by(losses, frame_lengths, frames)
     if reduction == "mean_target":

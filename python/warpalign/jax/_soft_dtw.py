@@ -22,6 +22,7 @@ from warpalign._core.scalars import (
 from warpalign._soft_dtw.settings import Band, Settings, settings_of
 from warpalign.jax._arrays import check_lengths, check_mask, check_numbers, check_pair, check_table, widened
 from warpalign.jax._call import call
+from warpalign.jax._reduction import reduced_values
 from warpalign.jax._scaling import has_gradient, scaled, values_of
 
 
@@ -153,12 +154,6 @@ def _problem(
     return of, settings._replace(gamma=number, cost_kind=kind), unbatched
 
 
-def _reduced(value: Array, reduction: Reduction) -> Array:
-    if reduction == "mean":
-        return value.mean()
-    return value.sum() if reduction == "sum" else value
-
-
 def soft_dtw(
     x: Array,
     y: Array,
@@ -225,7 +220,7 @@ def soft_dtw(
         of_x = _values(settings, of._replace(y=of.x, y_lengths=of.x_lengths, y_mask=of.x_mask))
         of_y = _values(settings, of._replace(x=of.y, x_lengths=of.y_lengths, x_mask=of.y_mask))
         value = value - (of_x + of_y) / 2
-    return _reduced(value[0] if unbatched else value, reduction)
+    return reduced_values(value, reduction, unbatched)
 
 
 def soft_dtw_alignment(
@@ -337,4 +332,4 @@ def soft_dtw_cost(
         check_lengths(y_lengths, "y_lengths", batch, m, "M", least=1, unbatched=unbatched, unit="pair"),
     )
     value = _cost_values(settings._replace(gamma=number), of)
-    return _reduced(value[0] if unbatched else value, reduction)
+    return reduced_values(value, reduction, unbatched)
