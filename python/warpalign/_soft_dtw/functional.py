@@ -60,7 +60,7 @@ def soft_dtw(
             A torch.nn.utils.rnn.PackedSequence or a nested tensor of B series is taken with its own lengths. Nested
             tensors with layout torch.jagged are read where they are, without padding (series end to end with offsets, as in
             variable-length attention: torch.nested.nested_tensor_from_jagged(values, offsets) makes one of such values); masks,
-            the cosine, cost functions and torch.compile pad them.
+            the cosine, cost functions and torch.compile pad them. This saves memory; series that stay padded are faster.
             A batch of B univariate series is (B, N, 1): write x[..., None].
         y: (B, M, D) or (M, D), of the same dtype and device. M may differ from N. Under torch.autocast the dtypes may differ:
             then both are computed in float32, or float64 where one of them is.
