@@ -15,8 +15,8 @@ struct CallContext {
   std::vector<Tensor> results;  // in the operator's order
   std::size_t next_result = 0;
   std::function<void*(std::size_t bytes)> scratch;
-  ParallelFor parallel_for;  // of a CPU
-  void* stream = nullptr;    // of a CUDA device
+  ParallelFor parallel_for;  // used on a CPU
+  void* stream = nullptr;    // used on a CUDA device
   std::int32_t device = 0;   // its ordinal
 
   // That of the innermost CurrentCall of this thread.

@@ -16,7 +16,7 @@ from warpalign.transducer import Hypotheses
 from .corpus import FRAME, Corpus
 from .model import Recogniser
 
-WARM_UP = 0.2  # of the steps, in which the pruned loss comes in
+WARM_UP = 0.2  # the share of the steps over which the pruned loss gains its weight
 
 
 class Batch(NamedTuple):
