@@ -39,6 +39,7 @@ from benchmarks.harness.results import (  # noqa: E402
     write_rows,
 )
 from benchmarks.harness.sanitizer import MORE_SANITIZERS, SANITIZERS, sanitizer  # noqa: E402
+from benchmarks.harness.sanitizer_cases import run  # noqa: E402
 from benchmarks.harness.steps import PYTHON, check, command, keep, last_line, tail  # noqa: E402
 from benchmarks.harness.suite import Size, Suite  # noqa: E402
 from benchmarks.harness.timing import framework_step_ms  # noqa: E402
@@ -183,7 +184,7 @@ def kernels(suite: Suite, device: torch.device) -> list[Row]:
     start = time.perf_counter()
     by_table = suite.launches()
     try:
-        wrong = importlib.import_module(suite.sanitizer).run_cases(device)
+        wrong = run(importlib.import_module(suite.sanitizer).cases(device))
     except RuntimeError as error:
         return [check("kernels", "failed", str(error).splitlines()[0][:200], start, suite.name)]
     counts = suite.launches()

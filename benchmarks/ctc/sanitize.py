@@ -6,14 +6,16 @@ the reference, so that nearly all device work is warpalign's.
 
 from __future__ import annotations
 
-import argparse
 import sys
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import warpalign
+from benchmarks.harness.sanitizer_cases import Case, main
 
 DTYPES = (torch.float32, torch.float16, torch.float64, torch.bfloat16)
 # B, T, C, U: one strip and several, one panel and several; occupancies by class, and by first of equal labels.
@@ -124,45 +126,25 @@ def head_wrong(dtype: torch.dtype, device: torch.device) -> str | None:
     return None
 
 
-def run_cases(device: torch.device, shapes: int | None = None) -> int:
-    """The number of wrong cases. shapes: the number of shapes that run; None: all."""
-    failures = count = 0
-
-    def check(case: object, message: str | None) -> None:
-        nonlocal failures, count
-        count += 1
-        print(case, "wrong" if message else "ok", flush=True)
-        if message:
-            failures += 1
-            print(f"WRONG: {case}: {message}", file=sys.stderr)
-
-    for number, shape in enumerate(SHAPES[:shapes]):
+def cases(device: torch.device) -> Iterator[Case]:
+    """Losses, alignments, decoding and the loss with the last layer within it."""
+    for number, shape in enumerate(SHAPES):
         for turn, dtype in enumerate(DTYPES):
             options = OPTIONS[(number + turn) % len(OPTIONS)]
             if options.get("star", 0) >= shape[2]:
                 options = {}
             flat = (2 * number + turn) % len(DTYPES) == 0
-            check((shape, dtype, options, flat), wrong(shape, dtype, options, flat, device))
-    for number, search_shape in enumerate([(2, 5, 9), (2, 70, 90), (1, 530, 560)][:shapes]):
-        for turn, dtype in enumerate(DTYPES):
-            if number < 2 or turn < 1:
-                check((search_shape, dtype), search_wrong(search_shape, dtype, device))
-    for number, (beam, classes) in enumerate([(1, 3), (8, 7), (33, 40), (128, 150)][:shapes]):
+            yield f"{shape} {dtype} {options} {flat=}", partial(wrong, shape, dtype, options, flat, device)
+    for number, search_shape in enumerate([(2, 5, 9), (2, 70, 90), (1, 530, 560)]):
+        for dtype in DTYPES if number < 2 else DTYPES[:1]:
+            yield f"search {search_shape} {dtype}", partial(search_wrong, search_shape, dtype, device)
+    for number, (beam, classes) in enumerate([(1, 3), (8, 7), (33, 40), (128, 150)]):
         for dtype in DTYPES if number == 1 else DTYPES[:1]:
-            check(("decoding", beam, classes, dtype), decoding_wrong(beam, classes, dtype, device))
+            name = f"decoding, {beam=} {classes=} {dtype}"
+            yield name, partial(decoding_wrong, beam, classes, dtype, device)
     for dtype in DTYPES:
-        check(("head", dtype), head_wrong(dtype, device))
-    print(f"{count} cases, {failures} wrong")
-    return failures
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--shapes", type=int, help="the number of shapes that run (default: all)")
-    arguments = parser.parse_args()
-    return 1 if run_cases(torch.device(arguments.device), arguments.shapes) else 0
+        yield f"head {dtype}", partial(head_wrong, dtype, device)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, cases))

@@ -1,4 +1,4 @@
-"""An operator's small cases under a tool of compute-sanitizer, in several processes where the operator asks for them."""
+"""An operator's small cases under a tool of compute-sanitizer, in several processes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from benchmarks.harness.suite import Suite
 SANITIZERS = ("memcheck", "racecheck")
 MORE_SANITIZERS = ("initcheck", "synccheck")
 LIMITS_S = {"racecheck": 540}
+PROCESSES = 5  # at once, each with a part of the cases
 LIMIT_S = 150  # seconds for a run of any other sanitizer tool
 REFUSED = r"Device not supported|Unable to find injection library|not supported on this"
 
 
 def sanitizer(tool: str, suite: Suite, logs: Path) -> Row:
-    """Small shapes of every kernel of an operator under one tool. racecheck takes `suite.racecheck_processes` at once."""
+    """Small shapes of every kernel of an operator under one tool."""
     start = time.perf_counter()
     program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not Path(program).exists():
         return check(tool, "skipped", "compute-sanitizer was not found", start, suite.name)
-    parts = suite.racecheck_processes if tool == "racecheck" else 1
-    with ThreadPoolExecutor(parts) as pool:
-        ran = list(pool.map(lambda part: run_part(program, tool, suite, part, parts), range(parts)))
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        ran = list(pool.map(lambda part: run_part(program, tool, suite, part), range(1, PROCESSES + 1)))
     output = "".join(text for _, text in ran)
     if re.search(REFUSED, output):
         return check(tool, "skipped", "compute-sanitizer does not work on this machine", start, suite.name)
@@ -40,13 +40,12 @@ def sanitizer(tool: str, suite: Suite, logs: Path) -> Row:
     return check(tool, status, told, start, suite.name)
 
 
-def run_part(program: str, tool: str, suite: Suite, part: int, parts: int) -> tuple[int, str]:
-    """One process with every `parts`-th case: exit status and output."""
+def run_part(program: str, tool: str, suite: Suite, part: int) -> tuple[int, str]:
+    """One process with its part of the cases: exit status and output."""
     race = tool == "racecheck"
     # racecheck ends with an exception at kernels of bulk copies that it leaves out. So it looks at every kernel.
     options = [] if race else ["--kernel-name", "kernel_substring=warpalign", "--error-exitcode", "99"]
-    script = [sys.executable, "-m", suite.sanitizer]
-    script += ["--part", f"{part + 1}/{parts}"] if parts > 1 else []
+    script = [sys.executable, "-m", suite.sanitizer, "--part", f"{part}/{PROCESSES}"]
     return command(
         [program, "--tool", tool, *options, "--print-limit", "100000" if race else "5", *script],
         LIMITS_S.get(tool, LIMIT_S),

@@ -38,10 +38,7 @@ class Suite:
     not_reproducible: Callable[[torch.device, int], list[str]]
     """(device, runs) -> names of the sizes at which any run differs from the first in a single bit."""
     sanitizer: str
-    """The module that runs every kernel on small shapes: `run_cases(device)` says how many differ from float64.
-
-    The module is also a program, which exits with 1 where one does.
-    """
+    """The module that runs every kernel on small shapes: `cases(device)`, and a program (`sanitizer_cases.py`)."""
     sweep: str | None = None
     """The module that measures over every length, in a file of its own (`--sweep`)."""
     launches: Callable[[], dict[str, int]] | None = None
@@ -50,8 +47,6 @@ class Suite:
     """(GPU) -> host times of the smallest eager step, in microseconds: a row whose `op` is the name and "_eager"."""
     known_races: Sequence[str] = ()
     """Parts of the names of kernels whose reports by racecheck are known to be false. The suite says why."""
-    racecheck_processes: int = 1
-    """Into how many processes at once racecheck's cases are divided: the sanitizer program then takes `--part k/n`."""
 
 
 def operators(module: str) -> list[str]:

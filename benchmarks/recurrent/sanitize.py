@@ -5,12 +5,14 @@ Results are compared with the CPU path in float64.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import sys
+from collections.abc import Iterator
+from functools import partial
 
 import torch
 
+from benchmarks.harness.sanitizer_cases import Case, main
 from benchmarks.recurrent.measure import WRONG, Problem
 from benchmarks.recurrent.sizes import Size
 
@@ -192,53 +194,22 @@ def wrong_step(size: Size, device: torch.device) -> str | None:
     return None
 
 
-def run_cases(device: torch.device, cases: int | None = None, part: tuple[int, int] = (1, 1)) -> int:
-    """How many cases are wrong. part: (k, n), the k-th of n parts of the cases, which are dealt out in turn."""
-
-    def dealt(sizes: list[Size]) -> list[Size]:
-        return sizes[part[0] - 1 :: part[1]][:cases]
-
-    failures = 0
-
-    def fail(size: Size, message: str) -> None:
-        nonlocal failures
-        failures += 1
-        print(f"WRONG: {size.name}: {message}", file=sys.stderr)
-
-    for size in dealt(CASES):
-        if message := wrong(size, device):
-            fail(size, message)
-    for size in dealt(RANDOM_CASES):
-        if not all(result.isfinite().all() for result in Problem(size, device).step()):
-            fail(size, "not finite")
-    large = dealt(LARGE_BATCHES) if device.type == "cuda" else []
-    for size in dealt(SINGLE_STEPS):
-        if message := wrong_step(size, device):
-            fail(size, message)
-    for size in large:
-        if message := wrong(size, device, False):
-            fail(size, message)
-    count = sum(len(dealt(sizes)) for sizes in (CASES, RANDOM_CASES, SINGLE_STEPS)) + len(large)
-    print(f"{count} cases, {failures} wrong")
-    return failures
+def wrong_random(size: Size, device: torch.device) -> str | None:
+    """The same of a case without a reference."""
+    return None if all(result.isfinite().all() for result in Problem(size, device).step()) else "not finite"
 
 
-def part_of(text: str) -> tuple[int, int]:
-    """ "2/5" -> (2, 5)."""
-    part, _, parts = text.partition("/")
-    if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
-        raise argparse.ArgumentTypeError(f"expected k/n with 1 <= k <= n, such as 2/5, got {text!r}")
-    return int(part), int(parts)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--cases", type=int, help="run at most this many cases of each kind")
-    parser.add_argument("--part", type=part_of, default=(1, 1), metavar="K/N", help="the K-th of N parts")
-    arguments = parser.parse_args()
-    return 1 if run_cases(torch.device(arguments.device), arguments.cases, arguments.part) else 0
+def cases(device: torch.device) -> Iterator[Case]:
+    """Training steps, random masks, single steps, and on a GPU large batches."""
+    for size in CASES:
+        yield size.name, partial(wrong, size, device)
+    for size in RANDOM_CASES:
+        yield size.name, partial(wrong_random, size, device)
+    for size in SINGLE_STEPS:
+        yield f"single {size.name}", partial(wrong_step, size, device)
+    for size in LARGE_BATCHES if device.type == "cuda" else ():
+        yield size.name, partial(wrong, size, device, False)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, cases))

@@ -27,5 +27,4 @@ SUITE = Suite(
     not_reproducible=not_reproducible,
     sanitizer="benchmarks.recurrent.sanitize",
     launches=partial(launches, "recurrent"),
-    racecheck_processes=5,  # one takes longer than 540 s
 )

@@ -6,17 +6,18 @@ warpalign's.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 import warpalign
+from benchmarks.harness.sanitizer_cases import Case, main
 from tests.python.soft_dtw.reference import soft_dtw_float64
 from tests.python.soft_dtw.reference_series import soft_dtw64, subsequence64
 
@@ -248,55 +249,60 @@ def check_second_order(dtype: torch.dtype, device: torch.device, cost: str) -> f
     return max(error(*p) for p in zip(products(warpalign.soft_dtw, device, dtype), expected, strict=True))
 
 
-def run_cases(device: torch.device) -> int:
-    """How many cases differ from float64. Prints a line for each case."""
-    torch.manual_seed(0)
-    failures = 0
+def _case(name: str, dtype: torch.dtype, check: Callable[[], float]) -> Case:
+    """A case whose function returns the largest relative error."""
 
-    def report(name: str, dtype: torch.dtype, found: float) -> None:
-        nonlocal failures
-        good = found <= TOLERANCE[dtype]
-        failures += not good
-        print(f"{'ok ' if good else 'BAD'} {name:24} {str(dtype)[6:]:9} error {found:.1e}", flush=True)
+    def wrong() -> str | None:
+        torch.manual_seed(0)
+        found = check()
+        return None if found <= TOLERANCE[dtype] else f"relative error {found:.1e}"
+
+    return f"{name}, {str(dtype)[6:]}", wrong
+
+
+def cases(device: torch.device) -> Iterator[Case]:
+    """Comparisons with float64."""
+
+    def pair(
+        shape: tuple[int, int, int, int],
+        dtype: torch.dtype,
+        precision: Literal["highest", "high"] = "highest",
+    ) -> Case:
+        name = "x".join(map(str, shape)) + (" high" if precision == "high" else "")
+        return _case(name, dtype, lambda: check_pair(shape, dtype, device, precision))
 
     for shape, dtype in itertools.product(SHAPES, (torch.float32, torch.float64)):
-        report("x".join(map(str, shape)), dtype, check_pair(shape, dtype, device))
+        yield pair(shape, dtype)
     # float64 has one kernel for any number of strips. A CPU has none of these kernels, and takes small batches.
     cuda = device.type == "cuda"
     count = torch.cuda.get_device_properties(device).multi_processor_count if cuda else 4
     for shape in crowded_shapes(count):
-        report("x".join(map(str, shape)), torch.float32, check_pair(shape, torch.float32, device))
+        yield pair(shape, torch.float32)
     if cuda and os.environ.get("SANITIZER") != "racecheck":  # 67 million cells take minutes there
-        report("long pairs", torch.float32, check_long(device))
+        yield _case("long pairs", torch.float32, partial(check_long, device))
     for shape in MATRIX_SHAPES:
-        name = "x".join(map(str, shape)) + " high"
-        report(name, torch.float32, check_pair(shape, torch.float32, device, "high"))
-    report("products that cancel", torch.float32, check_near(device))
+        yield pair(shape, torch.float32, "high")
+    yield _case("products that cancel", torch.float32, partial(check_near, device))
     for dtype in (torch.float16, torch.bfloat16):
         for shape in ((3, 65, 70, 2), (3, 65, 70, 8)):  # widened before, and read as they are
-            report("x".join(map(str, shape)), dtype, check_pair(shape, dtype, device))
+            yield pair(shape, dtype)
         for shape in MATRIX_SHAPES[:2]:  # by fours, and one by one
-            report("x".join(map(str, shape)) + " high", dtype, check_pair(shape, dtype, device, "high"))
+            yield pair(shape, dtype, "high")
     for dtype in (torch.float32, torch.float64):
-        report("ragged", dtype, check_ragged(dtype, device))
-        report("alignment and cost", dtype, check_alignment(dtype, device))
+        yield _case("ragged", dtype, partial(check_ragged, dtype, device))
+        yield _case("alignment and cost", dtype, partial(check_alignment, dtype, device))
         for (number, options), dim in itertools.product(enumerate(OPTIONS), (1, 2, 3, 6)):
             if dim in (1, 2) and dtype == torch.float64:  # the kernel of 3 and 6
                 continue
-            report(f"options {number}, D = {dim}", dtype, check_options(options, dim, dtype, device))
-        report("subsequence", dtype, check_subsequence(dtype, device))
-        report("alignment in a band", dtype, check_banded_alignment(dtype, device))
+            yield _case(
+                f"options {number}, D = {dim}", dtype, partial(check_options, options, dim, dtype, device)
+            )
+        yield _case("subsequence", dtype, partial(check_subsequence, dtype, device))
+        yield _case("alignment in a band", dtype, partial(check_banded_alignment, dtype, device))
         for cost in ("sqeuclidean", "cosine"):
-            report(f"second order, {cost}", dtype, check_second_order(dtype, device, cost))
-    report("extremes", torch.float32, check_extremes(device))
-    return failures
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--device", default="cuda")
-    return 1 if run_cases(torch.device(parser.parse_args().device)) else 0
+            yield _case(f"second order, {cost}", dtype, partial(check_second_order, dtype, device, cost))
+    yield _case("extremes", torch.float32, partial(check_extremes, device))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, cases))

@@ -5,15 +5,17 @@ Inputs are made on the CPU and results are checked there, so that nearly all dev
 
 from __future__ import annotations
 
-import argparse
 import sys
+from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from benchmarks.harness.sanitizer_cases import Case, main
 from benchmarks.transducer.sanitize_decode import DECODE_CASES, decode_wrong
-from tests.python.transducer import cases
+from tests.python.transducer.cases import FAMILIES as TESTED_FAMILIES
 from tests.python.transducer.cases import PENALTIES, loss
 from tests.python.transducer.joint_cases import joint_of
 from tests.python.transducer.reference import Options, keywords
@@ -23,7 +25,7 @@ from warpalign._core.checks import Precision
 
 DTYPES = (torch.float32, torch.float16, torch.float64, torch.bfloat16)
 # Each has a kernel of its own for the lattice: 2, 4, 7, 4 and 12 arcs.
-FAMILIES = cases.FAMILIES | {"tdt_many": Options(blank=6, durations=(1, 2, 3, 4, 5, 6))}
+FAMILIES = TESTED_FAMILIES | {"tdt_many": Options(blank=6, durations=(1, 2, 3, 4, 5, 6))}
 # B, T, U+1, V: below, at and above the widths of lanes and strips.
 SHAPES = [(1, 1, 1, 7), (2, 3, 2, 29), (2, 20, 34, 64), (1, 9, 5, 4097)]
 LIMIT = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-10}
@@ -212,52 +214,31 @@ def joint_wrong(
     return None
 
 
-def run_cases(device: torch.device, shapes: int | None = None) -> int:
-    """How many cases are wrong. shapes: only so many of them."""
-    failures = count = 0
-
-    def check(case: object, message: str | None) -> None:
-        nonlocal failures, count
-        count += 1
-        print(case, "wrong" if message else "ok", flush=True)
-        if message:
-            failures += 1
-            print(f"WRONG: {case}: {message}", file=sys.stderr)
-
+def cases(device: torch.device) -> Iterator[Case]:
+    """Losses, alignments, joints, packed logits and decoding."""
     # Each family meets each dtype at some shape.
-    for number, shape in enumerate(SHAPES[:shapes]):
+    for number, shape in enumerate(SHAPES):
         for turn, family in enumerate(FAMILIES):
             penalty = list(PENALTIES)[(number + turn) % len(PENALTIES)]
             dtype = DTYPES[(number + turn) % len(DTYPES)]
-            check((shape, family, penalty, dtype), wrong(shape, family, penalty, dtype, device))
-    joints = list(zip(JOINT_SHAPES, FAMILIES, DTYPES, strict=False))[:shapes]
-    for turn, joint_shape in enumerate(WIDE_SHAPES[:shapes]):
-        joints += [
-            (joint_shape, list(FAMILIES)[2 * turn], dtype) for dtype in (torch.float16, torch.bfloat16)
-        ]
-    if shapes is None:
-        joints += [(FEW_SHAPE, "rnnt", dtype) for dtype in (torch.float16, torch.bfloat16)]
+            yield f"{shape} {family} {penalty} {dtype}", partial(wrong, shape, family, penalty, dtype, device)
+    joints = list(zip(JOINT_SHAPES, FAMILIES, DTYPES, strict=False))
+    halves = (torch.float16, torch.bfloat16)
+    for turn, joint_shape in enumerate(WIDE_SHAPES):
+        joints += [(joint_shape, list(FAMILIES)[2 * turn], dtype) for dtype in halves]
+    joints += [(FEW_SHAPE, "rnnt", dtype) for dtype in halves]
     for joint_shape, family, dtype in joints:
-        check((joint_shape, family, dtype), joint_wrong(joint_shape, family, dtype, device))
+        name = f"joint {joint_shape} {family} {dtype}"
+        yield name, partial(joint_wrong, joint_shape, family, dtype, device)
     precisions: tuple[Precision, ...] = ("high", "medium")
-    for precision in precisions[:shapes]:
-        message = joint_wrong(JOINT_SHAPES[-1], "rnnt", torch.float32, device, precision)
-        check((JOINT_SHAPES[-1], "rnnt", torch.float32, precision), message)
-    for dtype in DTYPES[: None if shapes is None else 1]:
-        check(("packed", dtype), packed_wrong(dtype, device))
-    for decode_case in DECODE_CASES[:shapes]:
-        check(decode_case, decode_wrong(*decode_case, device))
-    print(f"{count} cases, {failures} wrong")
-    return failures
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--shapes", type=int, help="only so many of them")
-    arguments = parser.parse_args()
-    return 1 if run_cases(torch.device(arguments.device), arguments.shapes) else 0
+    for precision in precisions:
+        check = partial(joint_wrong, JOINT_SHAPES[-1], "rnnt", torch.float32, device, precision)
+        yield f"joint {JOINT_SHAPES[-1]} {precision}", check
+    for dtype in DTYPES:
+        yield f"packed {dtype}", partial(packed_wrong, dtype, device)
+    for decode_case in DECODE_CASES:
+        yield f"decoding {decode_case}", partial(decode_wrong, *decode_case, device)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, cases))

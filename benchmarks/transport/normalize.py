@@ -9,12 +9,14 @@ L2 error of the plan, or of the gradient, against the loop in float64; `err_loop
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from benchmarks.harness.results import Row, rounded
+from benchmarks.harness.sanitizer_cases import Case
 from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib
 from warpalign.transport import sinkhorn_normalize
 
@@ -153,6 +155,6 @@ def wrong(size: NormalizeSize, device: torch.device) -> str | None:
     return None
 
 
-def cases(device: torch.device) -> list[tuple[str, Callable[[], str | None]]]:
+def cases(device: torch.device) -> list[Case]:
     """The cases of benchmarks/transport/sanitize.py."""
-    return [(size.name, lambda size=size: wrong(size, device)) for size in _CASES]  # type: ignore[misc]
+    return [(size.name, partial(wrong, size, device)) for size in _CASES]

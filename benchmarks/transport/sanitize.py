@@ -5,15 +5,15 @@ Results are compared with the same iterations in float64 on the CPU.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from benchmarks.harness.sanitizer_cases import Case, main
 from benchmarks.transport import normalize, sanitize_graphs, sanitize_gromov
 from benchmarks.transport.measure import WRONG, WRONG_OF_MEDIUM, Problem
 from benchmarks.transport.sizes import Size
@@ -104,50 +104,32 @@ def plan_wrong(size: Size, device: torch.device) -> str | None:
     return None
 
 
-def run_cases(device: torch.device, shapes: int | None = None) -> int:
-    """How many cases are wrong."""
-    failures = 0
-    cases = [
+def cases(device: torch.device) -> Iterator[Case]:
+    """Solves, plans, Gromov–Wasserstein's steps, graphs and normalisations."""
+    solves = [
         size._replace(
             kind=KINDS[(number + turn) % 3],
             updates=("alternating", "symmetric")[(number // 3 + turn) % 2],
             dtype=dtype,
             iterations=3,
         )
-        for number, size in enumerate(SHAPES[:shapes])
+        for number, size in enumerate(SHAPES)
         for turn, dtype in enumerate(("float32", "float64"))
         if (size.precision == "highest" and not size.half) or dtype == "float32"
     ]
     plans = [
         case._replace(kind="unbalanced", updates="alternating")
-        for case in cases
+        for case in solves
         if 2000 < case.N * case.M < 5000 and case.precision == "highest"
     ]
-    checks: list[tuple[str, Callable[[], str | None]]] = [
-        *((f"solve of {case.name}", partial(wrong, case, device)) for case in cases),
-        *((f"plan of {case.name}", partial(plan_wrong, case, device)) for case in plans),
-        *sanitize_gromov.cases(device),
-        *sanitize_graphs.cases(device),
-        *normalize.cases(device),
-    ]
-    for name, check in checks:
-        message = check()
-        if message:
-            failures += 1
-            print(f"WRONG: {name}: {message}", file=sys.stderr)
-        else:
-            print("ok:", name, flush=True)
-    print(f"{len(checks)} cases, {failures} wrong")
-    return failures
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--shapes", type=int, help="only so many of them")
-    arguments = parser.parse_args()
-    return 1 if run_cases(torch.device(arguments.device), arguments.shapes) else 0
+    for case in solves:
+        yield f"solve of {case.name}", partial(wrong, case, device)
+    for case in plans:
+        yield f"plan of {case.name}", partial(plan_wrong, case, device)
+    yield from sanitize_gromov.cases(device)
+    yield from sanitize_graphs.cases(device)
+    yield from normalize.cases(device)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, cases))

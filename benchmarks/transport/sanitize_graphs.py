@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from benchmarks.harness.sanitizer_cases import Case
 from warpalign.transport import (
     NeighborGraph,
     connected_components,
@@ -58,7 +59,7 @@ def graph_wrong(x: Tensor, k: int, device: torch.device) -> str | None:
     return None
 
 
-def cases(device: torch.device) -> Iterator[tuple[str, Callable[[], str | None]]]:
+def cases(device: torch.device) -> Iterator[Case]:
     """A name, and what says what is wrong. None where there is no GPU."""
     if device.type != "cuda":
         return

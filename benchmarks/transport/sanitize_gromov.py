@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from benchmarks.harness.sanitizer_cases import Case
 from warpalign._transport import anchor_ops, ops
 from warpalign._transport.settings import Inputs, Settings, as_keywords
 
@@ -56,7 +57,7 @@ def anchors_wrong(geometry: str, device: torch.device) -> str | None:
     return None if torch.equal(drawn.cpu(), nearest) else "columns"
 
 
-def cases(device: torch.device) -> Iterator[tuple[str, Callable[[], str | None]]]:
+def cases(device: torch.device) -> Iterator[Case]:
     """A name, and what says what is wrong. None where there is no GPU: a CPU has none of these kernels."""
     if device.type != "cuda":
         return

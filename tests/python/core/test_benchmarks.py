@@ -1,6 +1,8 @@
 """The benchmark scripts run on the CPU, and the tables in the documents are those of the results."""
 
 import argparse
+import importlib
+import itertools
 import json
 import re
 import sys
@@ -14,16 +16,14 @@ import pytest
 import torch
 
 from benchmarks import gpu_check, kernels, report
-from benchmarks.harness import sanitizer
+from benchmarks.harness import sanitizer, sanitizer_cases
 from benchmarks.harness import tables as harness
 from benchmarks.harness.kernels import launches
-from benchmarks.recurrent import sanitize as recurrent_sanitize
 from benchmarks.soft_dtw import (
     accuracy,
     cdist_scaling,
     cpu_cells,
     cpu_tables,
-    sanitize,
     second_order,
     sweep,
     tables,
@@ -33,7 +33,6 @@ from benchmarks.soft_dtw.peers import PEERS, peer_steps
 from benchmarks.soft_dtw.plots import draw_sweep
 from benchmarks.soft_dtw.sizes import Size
 from benchmarks.soft_dtw.suite import SUITE
-from benchmarks.transducer import sanitize as transducer_sanitize
 from tests.python.helpers import run_python
 from warpalign._core import library
 
@@ -114,11 +113,11 @@ def test_gpu_check_names_kernels_that_nothing_launched(
 ) -> None:
     counts = {"small": 3, "wide": 0}
 
-    def run_cases(device: torch.device) -> int:
+    def case() -> str | None:
         counts[by_cases] += 1
-        return wrong
+        return "value" if wrong else None
 
-    monkeypatch.setitem(sys.modules, "cases", SimpleNamespace(run_cases=run_cases))
+    monkeypatch.setitem(sys.modules, "cases", SimpleNamespace(cases=lambda device: [("a case", case)]))
     monkeypatch.setattr(gpu_check, "shared_kib", lambda device: kib)
     suite = replace(SUITE, sanitizer="cases", launches=counts.copy)
     (row,) = gpu_check.kernels(suite, torch.device("cuda"))
@@ -128,7 +127,7 @@ def test_gpu_check_names_kernels_that_nothing_launched(
 
 
 def test_gpu_check_fails_where_a_library_lists_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cases", SimpleNamespace(run_cases=lambda device: 0))
+    monkeypatch.setitem(sys.modules, "cases", SimpleNamespace(cases=lambda device: []))
     monkeypatch.setattr(gpu_check, "shared_kib", lambda device: 227)
     (row,) = gpu_check.kernels(replace(SUITE, sanitizer="cases", launches=dict), torch.device("cuda"))
     assert row["status"] == "failed"
@@ -166,6 +165,7 @@ def test_gpu_check_counts_races_of_our_kernels(
 ) -> None:
     report = f"========= Error: Race reported between Read access at {kernel}\n" + "frame\n" * 99
     said = report + "RACECHECK SUMMARY: 1 hazard displayed\n"
+    monkeypatch.setattr(sanitizer, "PROCESSES", 1)
     monkeypatch.setattr(sanitizer.shutil, "which", lambda program: sys.executable)
     monkeypatch.setattr(sanitizer, "command", lambda *arguments, **environment: (0, said))
     row = sanitizer.sanitizer("racecheck", replace(SUITE, known_races=("ring",)), tmp_path / "logs")
@@ -180,10 +180,14 @@ def test_gpu_check_wants_a_sanitizers_summary(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sanitizer, "command", lambda *arguments, **environment: (0, "54 cases, 0 wrong\n"))
     for tool in sanitizer.SANITIZERS:
         row = sanitizer.sanitizer(tool, SUITE, tmp_path / "logs")
-        assert (row["status"], row["detail"]) == ("failed", "exit status 0: 54 cases, 0 wrong")
+        assert (row["status"], row["detail"]) == (
+            "failed",
+            "process 1 of 5: exit status 0: 54 cases, 0 wrong",
+        )
 
 
-def test_racecheck_takes_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sanitizer_takes_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sanitizer, "PROCESSES", 3)
     monkeypatch.setattr(sanitizer.shutil, "which", lambda program: sys.executable)
     report = "========= Error: Race reported between Read access at void warpalign::f()\n"
     parts: dict[str, tuple[int, str]] = {}
@@ -193,11 +197,10 @@ def test_racecheck_takes_several_processes(tmp_path: Path, monkeypatch: pytest.M
         return parts.get(arguments[-1], (0, "12 cases, 0 wrong\nRACECHECK SUMMARY: 0 hazards displayed\n"))
 
     monkeypatch.setattr(sanitizer, "command", command)
-    suite = replace(SUITE, racecheck_processes=3)
-    row = sanitizer.sanitizer("racecheck", suite, tmp_path / "logs")
+    row = sanitizer.sanitizer("racecheck", SUITE, tmp_path / "logs")
     assert (row["status"], row["detail"][:28]) == ("passed", "0 reports of our kernels, 0 ")
     parts["2/3"] = (0, report + "RACECHECK SUMMARY: 1 hazard displayed\n")
-    row = sanitizer.sanitizer("racecheck", suite, tmp_path / "logs")
+    row = sanitizer.sanitizer("racecheck", SUITE, tmp_path / "logs")
     assert (row["status"], row["detail"][:28]) == ("failed", "1 reports of our kernels, 0 ")
     for said, told in (
         ((124, "RACECHECK SUMMARY: 0 hazards displayed\n"), "process 3 of 3: stopped after 540 s"),
@@ -208,27 +211,33 @@ def test_racecheck_takes_several_processes(tmp_path: Path, monkeypatch: pytest.M
         ((0, "12 cases, 0 wrong\n"), "process 3 of 3: exit status 0: 12 cases, 0 wrong"),
     ):
         parts["3/3"] = said
-        row = sanitizer.sanitizer("racecheck", suite, tmp_path / "logs")
+        row = sanitizer.sanitizer("racecheck", SUITE, tmp_path / "logs")
         assert row["status"] == "failed"
         assert row["detail"].startswith(told)
     monkeypatch.setattr(sanitizer, "command", lambda *_, **__: (0, "ERROR SUMMARY: 0 errors\n"))
-    assert sanitizer.sanitizer("memcheck", suite, tmp_path / "logs")["status"] == "passed"
+    assert sanitizer.sanitizer("memcheck", SUITE, tmp_path / "logs")["status"] == "passed"
 
 
-def test_parts_of_the_lstms_cases_are_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[object] = []
-    monkeypatch.setattr(recurrent_sanitize, "wrong", lambda size, *_: ran.append(size))
-    monkeypatch.setattr(recurrent_sanitize, "wrong_step", lambda size, *_: ran.append(size))
-    monkeypatch.setattr(recurrent_sanitize, "RANDOM_CASES", [])
-    for part in range(1, 6):
-        assert recurrent_sanitize.run_cases(torch.device("cuda"), part=(part, 5)) == 0
-    module = recurrent_sanitize
-    expected = [*module.CASES, *module.SINGLE_STEPS, *module.LARGE_BATCHES]
-    assert sorted(map(repr, ran)) == sorted(map(repr, expected))
+def test_parts_of_the_cases_are_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    ran: list[int] = []
+
+    def case(number: int) -> sanitizer_cases.Case:
+        def wrong() -> str | None:
+            ran.append(number)
+            return "loss" if number == 3 else None
+
+        return f"case {number}", wrong
+
+    failures = [sanitizer_cases.run(map(case, range(12)), part=(part, 5)) for part in range(1, 6)]
+    assert sorted(ran) == list(range(12))
+    assert failures == [0, 0, 0, 1, 0]
+    out, errors = capsys.readouterr()
+    assert "wrong: case 3\nok: case 8\n2 cases, 1 wrong\n" in out
+    assert errors == "WRONG: case 3: loss\n"
     with pytest.raises(
         argparse.ArgumentTypeError, match="expected k/n with 1 <= k <= n, such as 2/5, got '6/5'"
     ):
-        recurrent_sanitize.part_of("6/5")
+        sanitizer_cases.part_of("6/5")
 
 
 def test_the_steps_table_has_failures_last(capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,11 +267,36 @@ def test_gpu_check_without_such_a_device(run: Run, tmp_path: Path) -> None:
     assert len(errors.strip().splitlines()) == 1
 
 
-def test_sanitizer_cases_on_the_cpu(run: Run) -> None:
-    status, told, _ = run(sanitize, "--device", "cpu")
-    assert status == 0, told
-    status, told, _ = run(transducer_sanitize, "--device", "cpu", "--shapes", "1")
-    assert status == 0, told
+@pytest.mark.parametrize(
+    ("operator", "part"),
+    [("ctc", "1/4"), ("recurrent", "1/8"), ("soft_dtw", "1/1"), ("transducer", "1/6"), ("transport", "1/4")],
+)
+def test_sanitizer_cases_on_the_cpu(
+    operator: str, part: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = importlib.import_module(f"benchmarks.{operator}.sanitize").cases
+    monkeypatch.setattr(sys, "argv", ["sanitize", "--device", "cpu", "--part", part])
+    assert sanitizer_cases.main("Cases.", cases) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith(" cases, 0 wrong")
+
+
+@pytest.mark.parametrize(
+    ("operator", "limits"),
+    [
+        ("ctc", "LIMIT"),
+        ("recurrent", "WRONG"),
+        ("soft_dtw", "TOLERANCE"),
+        ("transducer", "LIMIT"),
+        ("transport", "WRONG"),
+    ],
+)
+def test_sanitizer_cases_see_a_wrong_result(
+    operator: str, limits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module(f"benchmarks.{operator}.sanitize")
+    monkeypatch.setattr(module, limits, dict.fromkeys(getattr(module, limits), 0.0))
+    found = itertools.islice(module.cases(torch.device("cpu")), 12)
+    assert sanitizer_cases.run(found) > 0
 
 
 def test_sweep_on_the_cpu(run: Run, tmp_path: Path) -> None:

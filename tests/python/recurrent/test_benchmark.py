@@ -1,11 +1,9 @@
 """The LSTM benchmark runs on the CPU."""
 
-import sys
-
 import pytest
 import torch
 
-from benchmarks.recurrent import hard, sanitize
+from benchmarks.recurrent import hard
 from benchmarks.recurrent import map as map_of_shapes
 from benchmarks.recurrent.sizes import FORWARD, QUICK_SIZES, Size
 from benchmarks.recurrent.suite import SUITE
@@ -57,14 +55,3 @@ def test_the_map_times_steps_and_forward_passes(monkeypatch: pytest.MonkeyPatch)
     both = dict.fromkeys(("ms", "cudnn_ms", "ms_tf32", "cudnn_ms_tf32"), 1.0 + 1 + 4)  # y, and all gradients
     assert map_of_shapes.measure(step, torch.device("cpu")) == both
     assert map_of_shapes.measure(forward, torch.device("cpu")) == {"ms": 1.0, "cudnn_ms": 1.0}
-
-
-def test_sanitizer_cases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["sanitize", "--device", "cpu", "--cases", "6"])
-    assert sanitize.main() == 0
-    assert "18 cases, 0 wrong" in capsys.readouterr().out
-
-
-def test_sanitizer_sees_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sanitize, "WRONG", {"float64": 0.0, "float32": 0.0, "float16": 0.0, "bfloat16": 0.0})
-    assert sanitize.run_cases(torch.device("cpu"), 1) > 0

@@ -2,7 +2,6 @@
 
 import ctypes
 import struct
-import sys
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.transport import cpu_peers, cpu_solves, gromov_cpu, keops_nvcc, sanitize
+from benchmarks.transport import cpu_peers, cpu_solves, gromov_cpu, keops_nvcc
 from benchmarks.transport.gromov import QUICK_GROMOV_SIZES, GromovSize
 from benchmarks.transport.normalize import QUICK_NORMALIZE_SIZES, NormalizeSize
 from benchmarks.transport.sizes import QUICK_SIZES, Size
@@ -54,17 +53,6 @@ def test_measures_whole_solves() -> None:
 
 def test_results_are_reproducible() -> None:
     assert SUITE.not_reproducible(torch.device("cpu"), 2) == []
-
-
-def test_sanitizer_cases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["sanitize", "--device", "cpu", "--shapes", "3"])
-    assert sanitize.main() == 0
-    assert "18 cases, 0 wrong" in capsys.readouterr().out
-
-
-def test_sanitizer_sees_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sanitize, "WRONG", {"float32": 0.0, "float64": 0.0})
-    assert sanitize.run_cases(torch.device("cpu"), 1) > 0
 
 
 @pytest.mark.parametrize("fails", [False, True])
