@@ -9,7 +9,7 @@
 
 #include "transducer/cuda/call/plan.cuh"
 #include "transducer/cuda/joint/launch_joint.h"
-#include "transducer/cuda/joint/wide_kernels.cuh"
+#include "transducer/cuda/wide/wide_kernels.cuh"
 #include "transducer/tuning.h"
 
 namespace warpalign::detail::transducer {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "transducer/cuda/joint/joint_rows.cuh"
-#include "transducer/cuda/joint/wide_product.cuh"
+#include "transducer/cuda/wide/wide_product.cuh"
 
 namespace warpalign::detail::transducer {
 

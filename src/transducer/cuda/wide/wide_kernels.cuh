@@ -10,8 +10,8 @@
 #pragma once
 
 #include "cuda/memory/add_pair.cuh"
-#include "transducer/cuda/joint/wide_rows.cuh"
-#include "transducer/cuda/joint/wide_sums.cuh"
+#include "transducer/cuda/wide/wide_rows.cuh"
+#include "transducer/cuda/wide/wide_sums.cuh"
 
 namespace warpalign::detail::transducer {
 

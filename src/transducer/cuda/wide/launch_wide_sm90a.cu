@@ -12,7 +12,7 @@
 
 #include "transducer/cuda/call/kernels.cuh"
 #include "transducer/cuda/joint/launch_joint.h"
-#include "transducer/cuda/joint/wide_plan.cuh"
+#include "transducer/cuda/wide/wide_plan.cuh"
 
 namespace warpalign::detail::transducer {
 namespace {
