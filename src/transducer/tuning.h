@@ -9,8 +9,8 @@ namespace warpalign::detail::transducer {
 
 struct CudaTuning {
   int device_class;  // DeviceTraits::compute_capability
-  // From so many labels on, warpgroups multiply a joint network of half types or float32, in tiles of 256
-  // labels. Unit: labels.
+  // From so many labels on, warpgroups multiply a joint network of half types or float32, in tiles of 128
+  // (float32) or 256 labels. Unit: labels.
   int warpgroup_labels;
   // The rows of a chunk of nodes by warpgroups take at most so much memory. Unit: bytes.
   int warpgroup_chunk_bytes;

@@ -20,16 +20,19 @@ struct SharedTile {
   int across_step;  // bytes from a piece to the next one along the product's rows (columns)
 };
 
-// The sums' registers in the instruction, and as operands: 108 or 128 for products of 216 or 256 columns.
+// The sums' registers in the instruction, and as operands: 64, 108 or 128 for products of 128, 216 or
+// 256 columns.
 // clang-format off
-#define WARPALIGN_WGMMA_REGISTERS_216 \
+#define WARPALIGN_WGMMA_REGISTERS_128 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
-  "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, " \
-  "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, " \
-  "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, " \
-  "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, " \
-  "%87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, " \
-  "%104, %105, %106, %107"
+  "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, " \
+  "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, " \
+  "%57, %58, %59, %60, %61, %62, %63"
+#define WARPALIGN_WGMMA_REGISTERS_216 \
+  WARPALIGN_WGMMA_REGISTERS_128 \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, " \
+  "%83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, " \
+  "%102, %103, %104, %105, %106, %107"
 #define WARPALIGN_WGMMA_REGISTERS_256 \
   WARPALIGN_WGMMA_REGISTERS_216 ", %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, " \
   "%118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
@@ -37,9 +40,11 @@ struct SharedTile {
 #define WARPALIGN_WGMMA_20_OUTPUTS(i) \
   WARPALIGN_WGMMA_4_OUTPUTS(i), WARPALIGN_WGMMA_4_OUTPUTS((i) + 4), WARPALIGN_WGMMA_4_OUTPUTS((i) + 8), \
   WARPALIGN_WGMMA_4_OUTPUTS((i) + 12), WARPALIGN_WGMMA_4_OUTPUTS((i) + 16)
-#define WARPALIGN_WGMMA_OUTPUTS_216 \
+#define WARPALIGN_WGMMA_OUTPUTS_128 \
   WARPALIGN_WGMMA_20_OUTPUTS(0), WARPALIGN_WGMMA_20_OUTPUTS(20), WARPALIGN_WGMMA_20_OUTPUTS(40), \
-  WARPALIGN_WGMMA_20_OUTPUTS(60), WARPALIGN_WGMMA_20_OUTPUTS(80), WARPALIGN_WGMMA_4_OUTPUTS(100), \
+  WARPALIGN_WGMMA_4_OUTPUTS(60)
+#define WARPALIGN_WGMMA_OUTPUTS_216 \
+  WARPALIGN_WGMMA_OUTPUTS_128, WARPALIGN_WGMMA_20_OUTPUTS(64), WARPALIGN_WGMMA_20_OUTPUTS(84), \
   WARPALIGN_WGMMA_4_OUTPUTS(104)
 #define WARPALIGN_WGMMA_OUTPUTS_256 WARPALIGN_WGMMA_OUTPUTS_216, WARPALIGN_WGMMA_20_OUTPUTS(108)
 #define WARPALIGN_WGMMA(width, types, a, b, p, at, bt)                                                  \
@@ -77,12 +82,15 @@ __device__ __forceinline__ void wgmma_wait() {
 template <class Half, int kColumns, bool kATransposed, bool kBTransposed>
 __device__ __forceinline__ void wgmma(float (&sum)[kColumns / 2], const SharedTile& a_tile,
                                       const SharedTile& b_tile, bool adds) {
-  static_assert(kColumns == 216 || kColumns == 256);
+  static_assert(kColumns == 128 || kColumns == 216 || kColumns == 256);
   static_assert(std::is_same_v<Half, detail::BFloat16> || std::is_same_v<Half, detail::Float16>);
   if constexpr (kColumns == 256 && std::is_same_v<Half, detail::BFloat16>) {
     WARPALIGN_WGMMA(256, "bf16.bf16", 128, 129, 130, 131, 132);
   } else if constexpr (kColumns == 256) {
     WARPALIGN_WGMMA(256, "f16.f16", 128, 129, 130, 131, 132);
+  } else if constexpr (kColumns == 128) {
+    static_assert(std::is_same_v<Half, detail::BFloat16>);
+    WARPALIGN_WGMMA(128, "bf16.bf16", 64, 65, 66, 67, 68);
   } else if constexpr (std::is_same_v<Half, detail::BFloat16>) {
     WARPALIGN_WGMMA(216, "bf16.bf16", 108, 109, 110, 111, 112);
   } else {

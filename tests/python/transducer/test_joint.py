@@ -104,7 +104,7 @@ def _rounding(precision: str, labels: int, device: torch.device) -> Callable[[Te
     return _in_tf32 if precision == "medium" else None
 
 
-@pytest.mark.parametrize("labels", [13, 140])
+@pytest.mark.parametrize("labels", [13, 140, 4100])
 @pytest.mark.parametrize("precision", ["highest", "high", "medium"])
 def test_precision(precision: Any, labels: int, device: torch.device) -> None:
     """Errors at most twice those of torch with factors of the same precision, plus a floor.

@@ -36,18 +36,13 @@ const char* why_not(JointWay way, const TransducerJointProblem& p, const Executi
   return nullptr;
 }
 
-// From so many labels on, rounding in matrix units would make errors of gradients exceed 1e-5
-// (docs/numerics.md).
-constexpr int kTooManyLabels = 4608;
-
 JointWay way_for(const TransducerJointProblem& p, const Execution& execution) {
   if (const int way = named_way(execution, kJointWays); way >= 0) return JointWay(way);
-  // Warpgroups' tiles are 256 labels wide: few labels are multiplied by blocks.
+  // Warpgroups' tiles are 128 or 256 labels wide: few labels are multiplied by blocks.
   const int fewest_labels = cuda_tuning(cuda::traits_of(execution.cuda_device)).warpgroup_labels;
-  const bool is_exact = p.dtype == DType::kFloat32 && execution.precision == Precision::kHighest;
-  const bool by_warpgroups = p.labels >= fewest_labels && !(is_exact && p.labels >= kTooManyLabels) &&
-                             !why_not(JointWay::kWarpgroups, p, execution);
-  if (by_warpgroups) return JointWay::kWarpgroups;
+  if (p.labels >= fewest_labels && !why_not(JointWay::kWarpgroups, p, execution)) {
+    return JointWay::kWarpgroups;
+  }
   return why_not(JointWay::kTf32, p, execution) ? JointWay::kBlocks : JointWay::kTf32;
 }
 
@@ -61,9 +56,7 @@ const char* reason_of(JointWay way, const TransducerJointProblem& p, const Execu
   if (names_way(execution)) return "named by Execution::way";
   if (way == JointWay::kWarpgroups) return "many labels, on a device with wgmma";
   if (way == JointWay::kTf32) return "the precision allows TF32";
-  return p.dtype == DType::kFloat64
-             ? "float64"
-             : "few labels, or very many ones of float32 at kHighest, or no products by warpgroups";
+  return p.dtype == DType::kFloat64 ? "float64" : "few labels, or no products by warpgroups";
 }
 
 void describe(const char* call, const TransducerJointProblem& p, const Execution& execution) {

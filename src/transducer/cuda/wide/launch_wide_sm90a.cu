@@ -12,6 +12,7 @@
 
 #include "transducer/cuda/call/kernels.cuh"
 #include "transducer/cuda/joint/launch_joint.h"
+#include "transducer/cuda/wide/wide_memory.cuh"
 #include "transducer/cuda/wide/wide_plan.cuh"
 
 namespace warpalign::detail::transducer {
@@ -22,19 +23,23 @@ const cuda::Kernel kPack{kKernels, "joint wide pack", cuda::type_name<Storage>()
 template <class Storage>
 const cuda::Kernel kHidden{kKernels, "joint wide hidden", cuda::type_name<Storage>(),
                            wide_hidden_kernel<Storage>};
-template <class Half>
-const cuda::Kernel kLogits{kKernels, "joint wide logits", cuda::type_name<Half>(),
-                           wide_logits_kernel<Half, false>};
+template <class Storage>
+const cuda::Kernel kLogits{kKernels, "joint wide logits", cuda::type_name<Storage>(),
+                           wide_logits_kernel<Storage, false>};
 const cuda::Kernel kWeights{kKernels, "joint wide weights", nullptr, wide_weights_kernel};
-template <class Half>
-const cuda::Kernel kGradient{kKernels, "joint wide gradient", cuda::type_name<Half>(),
-                             wide_logits_kernel<Half, true>};
+template <class Storage>
+const cuda::Kernel kGradient{kKernels, "joint wide gradient", cuda::type_name<Storage>(),
+                             wide_logits_kernel<Storage, true>};
+const cuda::Kernel kOuter128{kKernels, "joint wide outer 128", cuda::type_name<float>(),
+                             wide_outer_kernel<float, 128>};
 template <class Half>
 const cuda::Kernel kOuter256{kKernels, "joint wide outer 256", cuda::type_name<Half>(),
                              wide_outer_kernel<Half, 256>};
 template <class Half>
 const cuda::Kernel kOuter216{kKernels, "joint wide outer 216", cuda::type_name<Half>(),
                              wide_outer_kernel<Half, 216>};
+const cuda::Kernel kBack128{kKernels, "joint wide back 128", cuda::type_name<float>(),
+                            wide_back_kernel<float, 128>};
 template <class Half>
 const cuda::Kernel kBack256{kKernels, "joint wide back 256", cuda::type_name<Half>(),
                             wide_back_kernel<Half, 256>};
@@ -45,45 +50,16 @@ template <class Storage>
 const cuda::Kernel kAdd{kKernels, "joint wide add", cuda::type_name<Storage>(), wide_add_kernel<Storage>};
 
 template <class Storage>
-Status pack(const TransducerJointProblem& p, const WidePlan<Storage>& plan,
-            const WidePacked<WideFactor<Storage>>& to, cudaStream_t stream) {
+Status pack(const TransducerJointProblem& p, const WidePlan<Storage>& plan, const WidePacked<Storage>& to,
+            cudaStream_t stream) {
   return cuda::launch(kPack<Storage>, {plan.pack_blocks(), kJointThreads, 0, stream},
                       static_cast<const Storage*>(p.weight), static_cast<const Storage*>(p.bias),
                       static_cast<int>(p.hidden), plan.columns(), to);
 }
 
-// Everything in the workspace of the first call.
-template <class Storage>
-struct WideMemory {
-  using Half = WideFactor<Storage>;
-  typename Plan<float>::Exchange exchange;
-  Saved<float> saved;  // without a gradient
-  BandList band;       // of a pruned joint
-  WidePacked<Half> packed;
-  std::int32_t chunk;
-  Half* h;
-  std::int32_t* label;
-  WideParts parts;
-
-  WideMemory(const WidePlan<Storage>& plan, bool for_gradient, Arena& arena) {
-    exchange = plan.plan().exchange(arena, for_gradient);
-    if (!for_gradient) saved = plan.plan().save(arena, false);
-    if (plan.has_band()) band = BandList(arena, plan.nodes());
-    packed = plan.take_packed(arena, false);
-    chunk = plan.chunk(false, arena.used());
-    const auto rows = static_cast<std::size_t>(chunk);
-    h = arena.take<Half>(plan.all_parts(plan.h_part(chunk)), "hidden rows of a chunk");
-    label = arena.take<std::int32_t>(rows, "labels of a chunk");
-    parts.tiles = plan.label_tiles();
-    parts.part = arena.take<RowSum<float>>(rows * parts.tiles, "sums of tiles");
-    parts.picked = arena.take<float>(rows * plan.columns().picked(), "logits of arcs");
-  }
-};
-
 template <class Storage>
 Status wide_forward(const TransducerJointProblem& p, const TransducerOutputs& out, Workspace workspace,
                     const Execution& execution) {
-  using Half = WideFactor<Storage>;
   const WidePlan<Storage> wide(p, execution);
   const Plan<float>& plan = wide.plan();
   if (!plan.status().ok()) return plan.status();
@@ -102,7 +78,7 @@ Status wide_forward(const TransducerJointProblem& p, const TransducerOutputs& ou
   if (wide.all() > 0) {
     if (Status s = pack(p, wide, memory.packed, stream); !s.ok()) return s;
   }
-  WideProducts<Half> products{};
+  WideProducts<Storage> products{};
   products.rows = wide.rows(memory.h, memory.chunk);
   products.rows.label = memory.label;
   products.packed = memory.packed;
@@ -130,8 +106,8 @@ Status wide_forward(const TransducerJointProblem& p, const TransducerOutputs& ou
       return s;
     }
     const int blocks = wide.blocks(most / kWideRows * wide.label_tiles());
-    if (Status s =
-            cuda::launch(kLogits<Half>, {blocks, kWideThreads, kWideBytes<kWideLabels>, stream}, products);
+    if (Status s = cuda::launch(kLogits<Storage>,
+                                {blocks, kWideThreads, kWideBytes<kWideLabels<Storage>>, stream}, products);
         !s.ok()) {
       return s;
     }
@@ -143,51 +119,6 @@ Status wide_forward(const TransducerJointProblem& p, const TransducerOutputs& ou
   }
   return enqueue_lattice(plan, batch, saved, memory.exchange, static_cast<float*>(out.loss), stream);
 }
-
-// Everything in the workspace of the second call.
-template <class Storage>
-struct WideGradientMemory {
-  using Half = WideFactor<Storage>;
-  LiveList live;
-  WidePacked<Half> packed;
-  std::int32_t chunk;
-  Half* h;
-  Half* g;
-  WideNode* node;
-  float* posterior;
-  float* parts[2] = {};          // of the frame that a chunk ends with
-  float* states = nullptr;       // (B (U+1), H); null: not wanted
-  float* segments[2] = {};       // of the states, where a chunk ends
-  float* weight_sums = nullptr;  // (split, packed columns, sums_stride)
-
-  WideGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& gradient,
-                     const WidePlan<Storage>& plan, Arena& arena) {
-    live = LiveList(arena, plan.all(), plan.nodes());
-    const std::size_t listed = arena.used();
-    packed = plan.take_packed(arena, true);
-    for (float*& part : parts) {
-      part =
-          arena.take<float>(WideSums<Storage>::kParts * plan.h_panels() * std::size_t{8}, "sums of a frame");
-    }
-    if (gradient.predictor) {
-      states = arena.take<float>(
-          static_cast<std::size_t>(std::int64_t{p.lattice.batch} * p.lattice.states * p.hidden),
-          "gradient of the predictor");
-      for (float*& one : segments) {
-        one = arena.take<float>(static_cast<std::size_t>(p.lattice.states) * plan.h_panels() * 8,
-                                "sums of states");
-      }
-    }
-    if (gradient.weight || gradient.bias)
-      weight_sums = arena.take<float>(plan.split() * plan.sums(), "sums of gradients by weights");
-    chunk = plan.chunk(true, arena.used() - listed);
-    const auto rows = static_cast<std::size_t>(chunk);
-    h = arena.take<Half>(plan.all_parts(plan.h_part(chunk)), "hidden rows of a chunk");
-    g = arena.take<Half>(plan.all_parts(plan.g_part(chunk)), "gradients of a chunk's logits");
-    node = arena.take<WideNode>(rows, "nodes of a chunk");
-    posterior = arena.take<float>(rows * plan.columns().picked(), "posteriors of arcs");
-  }
-};
 
 // The second call.
 template <class Storage>
@@ -242,8 +173,8 @@ class WideGradient {
     return {};
   }
 
-  [[nodiscard]] WideProducts<Half> products(const Saved<float>& saved) const {
-    WideProducts<Half> products{};
+  [[nodiscard]] WideProducts<Storage> products(const Saved<float>& saved) const {
+    WideProducts<Storage> products{};
     products.rows = wide_.rows(memory_.h, memory_.chunk);
     products.rows.node = memory_.node;
     products.rows.posterior = memory_.posterior;
@@ -268,7 +199,7 @@ class WideGradient {
     const Saved<float> saved = wide_.plan().save(kept, true);
     Batch batch = wide_.plan().batch();
     batch.places = saved.places;
-    WideProducts<Half> products = this->products(saved);
+    WideProducts<Storage> products = this->products(saved);
     const LiveRows<float> live{batch, saved.slots, saved.outcome, products.rows.label_factor, band_of(p_)};
     if (Status s = launch_list_live(live, memory_.live, stream_); !s.ok()) return s;
     if (Status s = pack(p_, wide_, memory_.packed, stream_); !s.ok()) return s;
@@ -290,7 +221,7 @@ class WideGradient {
     return {};
   }
 
-  [[nodiscard]] Status enqueue_chunk(const Batch& batch, const WideProducts<Half>& products,
+  [[nodiscard]] Status enqueue_chunk(const Batch& batch, const WideProducts<Storage>& products,
                                      const WideSums<Storage>& sums) const {
     const std::int32_t most = products.chunk.most;
     const int row_tiles = most / kWideRows;
@@ -300,27 +231,39 @@ class WideGradient {
       return s;
     }
     const int blocks = wide_.blocks(row_tiles * wide_.label_tiles());
-    if (Status s =
-            cuda::launch(kGradient<Half>, {blocks, kWideThreads, kWideBytes<kWideLabels>, stream_}, products);
+    if (Status s = cuda::launch(kGradient<Storage>,
+                                {blocks, kWideThreads, kWideBytes<kWideLabels<Storage>>, stream_}, products);
         !s.ok()) {
       return s;
     }
     if (memory_.weight_sums) {
-      const bool narrow = wide_.outer_width() == 216;
+      const int width = wide_.outer_width();
       const cuda::LaunchConfig config{wide_.blocks(wide_.outer_tiles() * wide_.split()), kWideThreads,
-                                      narrow ? kWideBytes<216> : kWideBytes<256>, stream_};
-      if (Status s = cuda::launch(narrow ? kOuter216<Half> : kOuter256<Half>, config, products); !s.ok()) {
-        return s;
-      }
+                                      wide_bytes(width), stream_};
+      if (Status s = cuda::launch(outer_kernel(width), config, products); !s.ok()) return s;
     }
     if (!g_.encoder && !g_.predictor) return {};
-    const bool narrow = wide_.back_width() == 216;
-    const cuda::LaunchConfig config{wide_.blocks(row_tiles * cuda::div_up(p_.hidden, wide_.back_width())),
-                                    kWideThreads, narrow ? kWideBytes<216> : kWideBytes<256>, stream_};
-    if (Status s = cuda::launch(narrow ? kBack216<Half> : kBack256<Half>, config, products); !s.ok()) {
-      return s;
-    }
+    const int width = wide_.back_width();
+    const cuda::LaunchConfig config{wide_.blocks(row_tiles * cuda::div_up(p_.hidden, width)), kWideThreads,
+                                    wide_bytes(width), stream_};
+    if (Status s = cuda::launch(back_kernel(width), config, products); !s.ok()) return s;
     return cuda::launch(kAdd<Storage>, {wide_.add_blocks(most), kJointThreads, 0, stream_}, sums);
+  }
+
+  [[nodiscard]] static std::size_t wide_bytes(int width) {
+    return width == 128 ? kWideBytes<128> : width == 216 ? kWideBytes<216> : kWideBytes<256>;
+  }
+  [[nodiscard]] static const auto& outer_kernel(int width) {
+    if constexpr (std::is_same_v<Storage, float>)
+      return kOuter128;
+    else
+      return width == 216 ? kOuter216<Half> : kOuter256<Half>;
+  }
+  [[nodiscard]] static const auto& back_kernel(int width) {
+    if constexpr (std::is_same_v<Storage, float>)
+      return kBack128;
+    else
+      return width == 216 ? kBack216<Half> : kBack256<Half>;
   }
 
   // Rounds the sums of labels, and those of durations, which the packed columns have before them.

@@ -15,11 +15,12 @@
 
 namespace warpalign::detail::transducer {
 
-template <class Half>
+template <class Storage>
 struct WideProducts {
+  using Half = WideFactor<Storage>;
   WideRows<Half> rows;
   JointChunk chunk;
-  WidePacked<Half> packed;
+  WidePacked<Storage> packed;
   std::int32_t depth;  // H, rounded up to whole stages
   WideParts parts;     // the first call
   // The second call.
@@ -30,12 +31,13 @@ struct WideProducts {
   std::int32_t split;        // parts of a chunk, each with its own sums
 };
 
-// A thread's elements of a tile of logits: 64 columns of two rows, which are `half` 0 and 1.
+// A thread's elements of a tile of logits: a quarter of the columns of two rows, which are `half` 0 and 1.
+template <int kColumns>
 class WideLogits {
  public:
-  static constexpr int kPairs = kWideLabels / 8;
+  static constexpr int kPairs = kColumns / 8;
 
-  __device__ __forceinline__ WideLogits(float (&sum)[kWideLabels / 2], const WidePlace& place, int column)
+  __device__ __forceinline__ WideLogits(float (&sum)[kColumns / 2], const WidePlace& place, int column)
       : x_(sum), pair_(place.pair), column_(column) {}
 
   __device__ __forceinline__ void add_bias(const float* bias) {
@@ -91,7 +93,7 @@ class WideLogits {
 
   // Whether this thread owns a packed column.
   [[nodiscard]] __device__ __forceinline__ bool owns(int column) const {
-    return column >= column_ && column < column_ + kWideLabels && (column & 6) == pair_;
+    return column >= column_ && column < column_ + kColumns && (column & 6) == pair_;
   }
   // The element there; undefined if the thread does not own the column.
   [[nodiscard]] __device__ __forceinline__ float at(int half, int column) const {
@@ -124,7 +126,7 @@ class WideLogits {
   }
 
  private:
-  float (&x_)[kWideLabels / 2];
+  float (&x_)[kColumns / 2];
   const int pair_, column_;
 };
 
@@ -145,9 +147,10 @@ __device__ __forceinline__ RowSum<float> sum_durations_of_lanes(const float (&x)
 }
 
 // The end of the first call's tile: sums of exponentials, and logits of the columns that have arcs.
-template <class Half>
-__device__ __forceinline__ void keep_parts(const WideProducts<Half>& p, const WideTile& tile, WideLogits& x,
-                                           const WidePlace& place) {
+template <class Storage>
+__device__ __forceinline__ void keep_parts(const WideProducts<Storage>& p, const WideTile& tile,
+                                           WideLogits<kWideLabels<Storage>>& x, const WidePlace& place) {
+  constexpr int kColumns = kWideLabels<Storage>;
   const WideColumns& columns = p.rows.columns;
   const int row = tile.row + place.row;
   float* const picked = p.parts.picked + static_cast<std::int64_t>(row) * columns.picked();
@@ -173,23 +176,24 @@ __device__ __forceinline__ void keep_parts(const WideProducts<Half>& p, const Wi
     if (x.owns(label)) to[columns.blanks] = v;
     for (int k = 0; k < columns.blanks; ++k) {
       const int blank = columns.blank[k];
-      if (blank < tile.column || blank >= tile.column + kWideLabels) continue;
+      if (blank < tile.column || blank >= tile.column + kColumns) continue;
       const float b = x.at(half, blank);
       if (x.owns(blank)) to[k] = b;
     }
     const RowSum<float> sum = x.sum(half);
     if (place.pair == 0) {
-      p.parts.part[static_cast<std::int64_t>(tile.column / kWideLabels) * p.chunk.most + row + 8 * half] =
-          sum;
+      p.parts.part[static_cast<std::int64_t>(tile.column / kColumns) * p.chunk.most + row + 8 * half] = sum;
     }
   }
 }
 
 // The end of the second call's tile: gradients with respect to logits.
-template <class Half>
-__device__ __forceinline__ void make_gradients(const WideProducts<Half>& p, const WideTile& tile,
-                                               WideLogits& x, const float (&sum)[kWideLabels / 2],
+template <class Storage>
+__device__ __forceinline__ void make_gradients(const WideProducts<Storage>& p, const WideTile& tile,
+                                               WideLogits<kWideLabels<Storage>>& x,
+                                               const float (&sum)[kWideLabels<Storage> / 2],
                                                const WidePlace& place) {
+  constexpr int kColumns = kWideLabels<Storage>;
   const WideColumns& columns = p.rows.columns;
   const int row = tile.row + place.row;
   const bool has_durations = columns.durations > 0 && tile.column == 0;
@@ -228,12 +232,12 @@ __device__ __forceinline__ void make_gradients(const WideProducts<Half>& p, cons
     x.subtract(half, node.label, g[columns.blanks]);
     for (int k = 0; k < columns.blanks; ++k) {
       const int blank = columns.blank[k];
-      if (blank >= tile.column && blank < tile.column + kWideLabels) x.subtract(half, blank, g[k]);
+      if (blank >= tile.column && blank < tile.column + kColumns) x.subtract(half, blank, g[k]);
     }
   }
   const float most = p.clamp > 0 ? p.clamp : -minus_infinity<float>();
 #pragma unroll
-  for (int j = 0; j < WideLogits::kPairs; ++j) {
+  for (int j = 0; j < kColumns / 8; ++j) {
     const int column = tile.column + 8 * j;
     if (column / 8 >= p.g.count) break;
 #pragma unroll
@@ -247,36 +251,37 @@ __device__ __forceinline__ void make_gradients(const WideProducts<Half>& p, cons
 #pragma unroll 1
       for (int part = 0; part < p.rows.factor_parts; ++part) {
         *reinterpret_cast<std::uint32_t*>(p.g.at(row + 8 * half, column + place.pair, part)) =
-            next_part<Half>(v[0], v[1]);
+            next_part<WideFactor<Storage>>(v[0], v[1]);
       }
     }
   }
 }
 
-template <class Half, bool kForGradient>
+template <class Storage, bool kForGradient>
 __global__ void __launch_bounds__(kWideThreads, 1)
-    wide_logits_kernel(const __grid_constant__ WideProducts<Half> p) {
-  const WideTiles tiles{p.chunk.rows(), p.packed.rows, p.depth, kWideLabels};
-  multiply_wide<kWideLabels, false, false>(
+    wide_logits_kernel(const __grid_constant__ WideProducts<Storage> p) {
+  constexpr int kColumns = kWideLabels<Storage>;
+  const WideTiles tiles{p.chunk.rows(), p.packed.rows, p.depth, kColumns};
+  multiply_wide<Storage, kColumns, false, false>(
       p.rows.h, p.packed.weight, p.rows.factor_parts, tiles,
-      [&](const WideTile& tile, float(&sum)[kWideLabels / 2], const WidePlace& place) {
-        WideLogits x(sum, place, tile.column);
+      [&](const WideTile& tile, float(&sum)[kColumns / 2], const WidePlace& place) {
+        WideLogits<kColumns> x(sum, place, tile.column);
         if constexpr (kForGradient) {
-          make_gradients(p, tile, x, sum, place);
+          make_gradients<Storage>(p, tile, x, sum, place);
         } else {
-          keep_parts(p, tile, x, place);
+          keep_parts<Storage>(p, tile, x, place);
         }
       });
 }
 
-template <class Half, int kWidth>
+template <class Storage, int kWidth>
 __global__ void __launch_bounds__(kWideThreads, 1)
-    wide_outer_kernel(const __grid_constant__ WideProducts<Half> p) {
+    wide_outer_kernel(const __grid_constant__ WideProducts<Storage> p) {
   // Rows after the last node, up to a whole tile, are 0.
   const int rows = (p.chunk.rows() + kWideRows - 1) / kWideRows * kWideRows;
   const WideSplitTiles tiles{8 * p.g.count, p.rows.hidden + 1, kWidth, p.split, rows};
   const int columns = p.rows.columns.first_label + p.rows.columns.labels;
-  multiply_wide<kWidth, true, true>(
+  multiply_wide<Storage, kWidth, true, true>(
       p.g, p.rows.h, p.rows.factor_parts, tiles,
       [&](const WideTile& tile, float(&sum)[kWidth / 2], const WidePlace& place) {
         float* const sums = p.weight_sums + static_cast<std::int64_t>(tile.part) * columns * p.sums_stride;
@@ -296,8 +301,8 @@ __global__ void __launch_bounds__(kWideThreads, 1)
 }
 
 // The end of a tile of dh: h is read in groups of kTogether pairs, each before it is overwritten.
-template <class Half, int kWidth>
-__device__ __forceinline__ void write_back(const WideProducts<Half>& p, const WideTile& tile,
+template <class Storage, int kWidth>
+__device__ __forceinline__ void write_back(const WideProducts<Storage>& p, const WideTile& tile,
                                            const float (&sum)[kWidth / 2], const WidePlace& place) {
   constexpr int kPairs = kWidth / 8, kTogether = 8;
   const auto slope = [&](float h) { return p.rows.dropout.slope(h, p.rows.is_tanh); };
@@ -318,16 +323,18 @@ __device__ __forceinline__ void write_back(const WideProducts<Half>& p, const Wi
     each([&](int k, int i, const std::uint32_t* at) { hidden[k][i] = *at; });
     each([&](int k, int i, std::uint32_t* at) {
       float left, right;
-      cuda::widen_pair<Half>(hidden[k][i], left, right);
+      cuda::widen_pair<Storage>(hidden[k][i], left, right);
       const int j = min(first + k, kPairs - 1);
-      *at = cuda::narrow_pair<Half>(sum[4 * j + 2 * i] * slope(left), sum[4 * j + 2 * i + 1] * slope(right));
+      *at =
+          cuda::narrow_pair<Storage>(sum[4 * j + 2 * i] * slope(left), sum[4 * j + 2 * i + 1] * slope(right));
     });
   }
 }
-// The same with parts.
-template <class Half, int kWidth>
-__device__ __forceinline__ void write_back_parts(const WideProducts<Half>& p, const WideTile& tile,
+// The same of float32.
+template <int kWidth>
+__device__ __forceinline__ void write_back_parts(const WideProducts<float>& p, const WideTile& tile,
                                                  const float (&sum)[kWidth / 2], const WidePlace& place) {
+  using Half = WideFactor<float>;
   constexpr int kPairs = kWidth / 8;
   const auto slope = [&](float h) { return p.rows.dropout.slope(h, p.rows.is_tanh); };
 #pragma unroll
@@ -354,18 +361,18 @@ __device__ __forceinline__ void write_back_parts(const WideProducts<Half>& p, co
   }
 }
 
-template <class Half, int kWidth>
+template <class Storage, int kWidth>
 __global__ void __launch_bounds__(kWideThreads, 1)
-    wide_back_kernel(const __grid_constant__ WideProducts<Half> p) {
+    wide_back_kernel(const __grid_constant__ WideProducts<Storage> p) {
   // Columns of G after the last label are 0, and so are the weights there.
   const WideTiles tiles{p.chunk.rows(), p.rows.hidden, 8 * p.g.count, kWidth};
-  multiply_wide<kWidth, false, true>(
+  multiply_wide<Storage, kWidth, false, true>(
       p.g, p.packed.back, p.rows.factor_parts, tiles,
       [&](const WideTile& tile, float(&sum)[kWidth / 2], const WidePlace& place) {
-        if (p.rows.factor_parts == 1) {
-          write_back<Half, kWidth>(p, tile, sum, place);
+        if constexpr (std::is_same_v<Storage, float>) {
+          write_back_parts<kWidth>(p, tile, sum, place);
         } else {
-          write_back_parts<Half, kWidth>(p, tile, sum, place);
+          write_back<Storage, kWidth>(p, tile, sum, place);
         }
       });
 }

@@ -16,7 +16,9 @@ namespace warpalign::detail::transducer {
 inline namespace on_device {
 
 // The width of tiles that cover so many columns with the least beside them.
-inline int width_for(int columns) {
+template <class Storage>
+int width_for(int columns) {
+  if (std::is_same_v<Storage, float>) return 128;
   const int narrow = cuda::div_up(columns, 216) * 216, wide = cuda::div_up(columns, 256) * 256;
   return narrow < wide ? 216 : 256;
 }
@@ -57,7 +59,7 @@ class WidePlan {
   [[nodiscard]] std::int64_t nodes() const { return joint_nodes(p_); }
   [[nodiscard]] bool has_band() const { return p_.band != nullptr; }
   [[nodiscard]] std::int32_t packed() const { return columns_.first_label + columns_.labels; }
-  [[nodiscard]] std::int64_t weight_rows() const { return rounded_up(packed(), kWideLabels); }
+  [[nodiscard]] std::int64_t weight_rows() const { return rounded_up(packed(), kWideLabels<Storage>); }
   [[nodiscard]] std::int32_t depth() const {
     return static_cast<std::int32_t>(rounded_up(p_.hidden, kWideDepth));
   }
@@ -68,10 +70,10 @@ class WidePlan {
   [[nodiscard]] std::int64_t sums_stride() const { return rounded_up(p_.hidden + std::int64_t{1}, 2); }
   [[nodiscard]] std::size_t sums() const { return static_cast<std::size_t>(packed() * sums_stride()); }
   [[nodiscard]] std::int32_t label_tiles() const {
-    return static_cast<std::int32_t>(weight_rows() / kWideLabels);
+    return static_cast<std::int32_t>(weight_rows() / kWideLabels<Storage>);
   }
-  [[nodiscard]] int outer_width() const { return width_for(p_.hidden + 1); }
-  [[nodiscard]] int back_width() const { return width_for(p_.hidden); }
+  [[nodiscard]] int outer_width() const { return width_for<Storage>(p_.hidden + 1); }
+  [[nodiscard]] int back_width() const { return width_for<Storage>(p_.hidden); }
   [[nodiscard]] int outer_tiles() const {
     return cuda::div_up(8 * g_panels(), kWideRows) * cuda::div_up(p_.hidden + 1, outer_width());
   }
@@ -99,8 +101,8 @@ class WidePlan {
     int best = most;
     double least = 0;
     for (int tiles = most; tiles >= (most + 1) / 2; --tiles) {
-      double cost =
-          tuning_.warpgroup_chunk_cost + turns(tiles * label_tiles()) * double{kWideLabels} * p_.hidden;
+      double cost = tuning_.warpgroup_chunk_cost +
+                    turns(tiles * label_tiles()) * double{kWideLabels<Storage>} * p_.hidden;
       if (for_gradient) {
         cost += turns(tiles * cuda::div_up(p_.hidden, back_width())) * double(back_width()) * packed();
       }
@@ -145,8 +147,8 @@ class WidePlan {
     return rows;
   }
 
-  [[nodiscard]] WidePacked<Half> take_packed(Arena& arena, bool with_back) const {
-    WidePacked<Half> packed{};
+  [[nodiscard]] WidePacked<Storage> take_packed(Arena& arena, bool with_back) const {
+    WidePacked<Storage> packed{};
     const std::int64_t part = weight_rows() * depth();
     packed.rows = static_cast<std::int32_t>(weight_rows());
     packed.factor_parts = factor_parts_;

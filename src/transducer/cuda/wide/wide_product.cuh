@@ -1,4 +1,4 @@
-// Products of matrices by warpgroups (sm_90a). Persistent blocks take tiles of 128 rows and 216 or 256
+// Products of matrices by warpgroups (sm_90a). Persistent blocks take tiles of 128 rows and 128 to 256
 // columns, one after another. One warp copies stages of 64 terms into a ring in shared memory; two warpgroups
 // multiply, each 64 rows.
 //
@@ -8,7 +8,9 @@
 // each has the next 8 bits. Then a b is the sum of the products a_i b_j with i + j < number of parts, the
 // smallest ones first: three products of two parts (16 bits), six of three (24 bits).
 //
-// Matrix units round sums down: each of 16 more terms takes up to 2^-23 of a sum away.
+// Matrix units round sums down: each of 16 more terms takes up to 2^-23 of a sum away. Products of half types
+// are summed so. With float32 the units sum the terms of a stage, and additions of float32, which round to
+// nearest, the stages.
 //
 // Every sum is in a fixed order, so that it does not depend on the other rows and columns.
 #pragma once
@@ -19,81 +21,29 @@
 
 #include "cuda/launch/shared.cuh"
 #include "cuda/memory/bulk_copy.cuh"
-#include "cuda/numbers/half.cuh"
 #include "cuda/products/wgmma.cuh"
 #include "cuda/threads/warp.cuh"
+#include "transducer/cuda/wide/wide_panels.cuh"
 
 namespace warpalign::detail::transducer {
 
-// A matrix in blocks of kBlock rows, and panels of 8 columns within a block. 8 x 8 elements are 128
-// contiguous bytes, and the panels of a block are contiguous. The parts of float32 numbers are matrices one
-// after another.
-template <class Half, int kBlock = 64>
-struct Panels {
-  static constexpr int kRows = kBlock;
-  Half* data;
-  std::int32_t count;        // number of panels
-  std::int64_t part_stride;  // elements of a part
-
-  [[nodiscard]] __device__ __forceinline__ Half* at(int row, int column, int part = 0) const {
-    const std::int64_t run = static_cast<std::int64_t>(row / kBlock) * count + column / 8;
-    return data + part * part_stride + run * (kBlock * 8) + row % kBlock * 8 + column % 8;
-  }
-};
-
-// What multiplies in place of numbers of type Storage.
-template <class Storage>
-using WideFactor = std::conditional_t<std::is_same_v<Storage, float>, cuda::BFloat16, Storage>;
-
-// A part of two neighbouring numbers. What is left of them, for the next parts, takes their place: 0 of a
-// number of a half type.
-template <class Half>
-__device__ __forceinline__ std::uint32_t next_part(float& first, float& second) {
-  const std::uint32_t part = cuda::narrow_pair<Half>(first, second);
-  float low, high;
-  cuda::widen_pair<Half>(part, low, high);
-  // The parts of -0 are -0.
-  if (first != 0) first -= low;
-  if (second != 0) second -= high;
-  return part;
-}
-
-// Two float32 numbers as pairs of the upper and of the lower halves of their bits.
-struct SplitPair {
-  std::uint32_t upper, lower;
-
-  __device__ __forceinline__ SplitPair(std::uint32_t upper_halves, std::uint32_t lower_halves)
-      : upper(upper_halves), lower(lower_halves) {}
-  __device__ __forceinline__ SplitPair(float first, float second) {
-    const auto a = static_cast<std::uint32_t>(__float_as_int(first)),
-               b = static_cast<std::uint32_t>(__float_as_int(second));
-    upper = a >> 16 | (b & 0xffff0000u);
-    lower = (a & 0xffffu) | b << 16;
-  }
-  [[nodiscard]] __device__ __forceinline__ float first() const {
-    return __int_as_float(static_cast<int>(upper << 16 | (lower & 0xffffu)));
-  }
-  [[nodiscard]] __device__ __forceinline__ float second() const {
-    return __int_as_float(static_cast<int>((upper & 0xffff0000u) | lower >> 16));
-  }
-};
-
-// The products of parts that make up a product.
-__device__ __forceinline__ int pairs_of(int parts) { return parts * (parts + 1) / 2; }
-
 inline constexpr int kWideRows = 128;         // rows of a tile
-inline constexpr int kWideDepth = 64;         // of a stage
-inline constexpr int kWideStages = 4;         // one is multiplied, the others are being copied
+inline constexpr int kWideDepth = 64;         // terms of a stage
 inline constexpr int kWideMultipliers = 256;  // threads that multiply
 inline constexpr int kWideThreads = kWideMultipliers + cuda::kWarpSize;
 
-inline constexpr int kWideLabels = 256;  // packed columns of a tile of logits
+// Packed columns of a tile of logits. Tiles of float32 are narrower: a thread has two sums of each element.
+template <class Storage>
+inline constexpr int kWideLabels = std::is_same_v<Storage, float> ? 128 : 256;
 
+// A slot of the ring holds a part of both factors of a stage; a stage has a slot for each part.
 template <int kColumns>
-inline constexpr int kWideStageBytes = (kWideRows + kColumns) * kWideDepth * 2;
+inline constexpr int kWideSlotBytes = (kWideRows + kColumns) * kWideDepth * 2;
+template <int kColumns>
+inline constexpr int kWideSlots = kColumns == 128 ? 6 : 4;
 // Dynamic shared memory of a block.
 template <int kColumns>
-inline constexpr std::size_t kWideBytes = std::size_t{kWideStages} * kWideStageBytes<kColumns>;
+inline constexpr std::size_t kWideBytes = std::size_t{kWideSlots<kColumns>} * kWideSlotBytes<kColumns>;
 
 // A tile of the product, and the range of its terms, in multiples of kWideDepth.
 struct WideTile {
@@ -148,6 +98,8 @@ struct WidePlace {
 // A stage of a factor: kAcross rows (columns) of the product, kWideDepth terms.
 template <class Half, int kAcross, bool kTransposed, int kBlock>
 struct WideStage {
+  using Element = Half;
+  static constexpr bool kIsTransposed = kTransposed;
   static constexpr int kBytes = kAcross * kWideDepth * 2;
   // Contiguous runs of a stage. Plain: the panels of the terms in each block of rows. Transposed: all panels
   // of one block.
@@ -176,86 +128,173 @@ struct WideStage {
   }
 };
 
+// A ring of slots in shared memory. The copying thread waits until a slot is empty and fills it; both
+// warpgroups wait until it is full, and empty it.
+template <int kColumns>
+class WideRing {
+ public:
+  static constexpr int kSlots = kWideSlots<kColumns>, kSlotBytes = kWideSlotBytes<kColumns>;
+
+  struct Barriers {
+    cuda::TransferBarrier full[kSlots], empty[kSlots];
+  };
+
+  // Called by all threads of the block.
+  __device__ __forceinline__ WideRing(Barriers* barriers, unsigned char* shared)
+      : barriers_(barriers), shared_(shared) {
+    if (threadIdx.x == 0) {
+      for (int s = 0; s < kSlots; ++s) {
+        cuda::transfer_init<1>(barriers->full + s);
+        cuda::transfer_init<kWideMultipliers / 128>(barriers->empty + s);
+      }
+      cuda::transfer_fence();
+    }
+    __syncthreads();
+  }
+
+  // Slots are numbered from 0 on, in the order in which they are filled.
+  [[nodiscard]] __device__ __forceinline__ unsigned char* slot(int number) const {
+    return shared_ + number % kSlots * kSlotBytes;
+  }
+  // Waits for the slot to be empty. The copies that are to come have so many bytes.
+  __device__ __forceinline__ cuda::TransferBarrier* expect(int number, int bytes) const {
+    if (number >= kSlots) {
+      cuda::transfer_wait(barriers_->empty + number % kSlots, (number / kSlots - 1) % 2);
+    }
+    cuda::transfer_expect(barriers_->full + number % kSlots, bytes);
+    return barriers_->full + number % kSlots;
+  }
+  __device__ __forceinline__ void wait(int number) const {
+    cuda::transfer_wait(barriers_->full + number % kSlots, number / kSlots % 2);
+  }
+  // The calling warpgroup has read the slot.
+  __device__ __forceinline__ void release(int number) const {
+    if (threadIdx.x % 128 == 0) cuda::transfer_arrive(barriers_->empty + number % kSlots);
+  }
+
+ private:
+  Barriers* barriers_;
+  unsigned char* shared_;
+};
+
 // Copies the stages of a block's tiles, in their order. One thread calls this.
-template <class StageA, class StageB, int kStageBytes, class A, class B, class Tiles>
+template <class StageA, class StageB, class A, class B, class Tiles, class Ring>
 __device__ __forceinline__ void copy_wide(const A& a, const B& b, int parts, const Tiles& tiles,
-                                          unsigned char* shared, cuda::TransferBarrier* full,
-                                          cuda::TransferBarrier* empty) {
+                                          const Ring& ring) {
   const int count = tiles.count();
-  int step = 0;
+  int number = 0;
   for (int t = static_cast<int>(blockIdx.x); t < count; t += static_cast<int>(gridDim.x)) {
     const WideTile tile = tiles.at(t);
     const int bytes =
         StageA::kRuns * StageA::run_bytes(a, tile.row) + StageB::kRuns * StageB::run_bytes(b, tile.column);
-    for (int both = parts - 1; both >= 0; --both) {
-      for (int part = 0; part <= both; ++part) {
-        for (int k = tile.begin; k < tile.end; k += kWideDepth, ++step) {
-          const int s = step % kWideStages;
-          if (step >= kWideStages) cuda::transfer_wait(empty + s, (step / kWideStages - 1) % 2);
-          unsigned char* const to = shared + s * kStageBytes;
-          cuda::transfer_expect(full + s, bytes);
-          StageA::copy(a, tile.row, k, part, to, full + s);
-          StageB::copy(b, tile.column, k, both - part, to + StageA::kBytes, full + s);
-        }
+    for (int k = tile.begin; k < tile.end; k += kWideDepth) {
+      for (int part = 0; part < parts; ++part, ++number) {
+        cuda::TransferBarrier* const full = ring.expect(number, bytes);
+        unsigned char* const to = ring.slot(number);
+        StageA::copy(a, tile.row, k, part, to, full);
+        StageB::copy(b, tile.column, k, part, to + StageA::kBytes, full);
       }
     }
+  }
+}
+
+// sum (+)= the product of the factors in two slots, asynchronously, for the rows of the calling warpgroup.
+template <class StageA, class StageB, int kColumns>
+__device__ __forceinline__ void multiply_slots(float (&sum)[kColumns / 2], const unsigned char* a,
+                                               const unsigned char* b, bool adds) {
+  const int group_row = static_cast<int>(threadIdx.x) / 128 * 64;
+#pragma unroll
+  for (int d = 0; d < kWideDepth; d += 16) {
+    cuda::wgmma<typename StageA::Element, kColumns, StageA::kIsTransposed, StageB::kIsTransposed>(
+        sum, StageA::tile(a, group_row, d), StageB::tile(b + StageA::kBytes, 0, d), adds || d > 0);
+  }
+}
+
+// The sums of a tile of half types, whose first stage is in slot `number`.
+template <class StageA, class StageB, int kColumns>
+__device__ __forceinline__ void sum_stages(float (&sum)[kColumns / 2], const WideRing<kColumns>& ring,
+                                           int stages, int number) {
+  for (int k = 0; k < stages; ++k) {
+    ring.wait(number + k);
+    cuda::wgmma_fence();
+    const unsigned char* const slot = ring.slot(number + k);
+    multiply_slots<StageA, StageB, kColumns>(sum, slot, slot, k > 0);
+    cuda::wgmma_commit();
+    cuda::wgmma_wait<1>();  // the products of the previous stage have ended
+    if (k > 0) ring.release(number + k - 1);
+  }
+  cuda::wgmma_wait<0>();
+  ring.release(number + stages - 1);
+}
+
+// The same of float32, whose stages have a slot for each part.
+template <class StageA, class StageB, int kColumns, int kParts>
+__device__ __forceinline__ void sum_parts(float (&sum)[kColumns / 2], const WideRing<kColumns>& ring,
+                                          int stages, int number) {
+#pragma unroll
+  for (float& s : sum) s = 0;
+  for (int k = 0; k < stages; ++k, number += kParts) {
+    float of_stage[kColumns / 2];
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) ring.wait(number + part);
+    cuda::wgmma_fence();
+    // A group has the products a_i b_j with i + j = both.
+#pragma unroll
+    for (int both = kParts - 1; both >= 0; --both) {
+#pragma unroll
+      for (int part = 0; part <= both; ++part) {
+        multiply_slots<StageA, StageB, kColumns>(of_stage, ring.slot(number + part),
+                                                 ring.slot(number + both - part),
+                                                 both < kParts - 1 || part > 0);
+      }
+      cuda::wgmma_commit();
+      if (both == kParts - 1) continue;
+      cuda::wgmma_wait<1>();  // the products of the previous group, the last ones with part both + 1
+      ring.release(number + both + 1);
+    }
+    cuda::wgmma_wait<0>();
+    ring.release(number);
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) sum[i] += of_stage[i];
   }
 }
 
 // Calls function(tile, sums, place) for every tile, tiles.at(0) to tiles.at(tiles.count() - 1), in the
 // multiplying threads of the block that computes it. Called by all threads of all blocks. parts: of each
 // number of both factors.
-template <int kColumns, bool kATransposed, bool kBTransposed, class Half, int kBlock, class Tiles,
+template <class Storage, int kColumns, bool kATransposed, bool kBTransposed, class A, class B, class Tiles,
           class Function>
-__device__ __forceinline__ void multiply_wide(const Panels<Half>& a, const Panels<Half, kBlock>& b, int parts,
-                                              const Tiles& tiles, const Function& function) {
-  using StageA = WideStage<Half, kWideRows, kATransposed, Panels<Half>::kRows>;
-  using StageB = WideStage<Half, kColumns, kBTransposed, kBlock>;
-  __shared__ cuda::TransferBarrier full[kWideStages], empty[kWideStages];
-  unsigned char* const shared = cuda::dynamic_shared();
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % cuda::kWarpSize;
-  if (thread == 0) {
-    for (int s = 0; s < kWideStages; ++s) {
-      cuda::transfer_init<1>(full + s);
-      cuda::transfer_init<kWideMultipliers / 128>(empty + s);
-    }
-    cuda::transfer_fence();
-  }
-  __syncthreads();
-  const int count = tiles.count(), blocks = static_cast<int>(gridDim.x);
-  int step = 0;  // stages so far
-  if (thread >= kWideMultipliers) {
-    if (lane > 0) return;
-    copy_wide<StageA, StageB, kWideStageBytes<kColumns>>(a, b, parts, tiles, shared, full, empty);
-    return;
-  }
-  const int group_row = thread / 128 * 64;
-  const WidePlace place;
-  for (int t = static_cast<int>(blockIdx.x); t < count; t += blocks) {
-    const WideTile tile = tiles.at(t);
-    if (tile.begin >= tile.end) continue;
-    float sum[kColumns / 2];
-    const int terms = pairs_of(parts) * (tile.end - tile.begin);
-    for (int k = 0; k < terms; k += kWideDepth, ++step) {
-      const int s = step % kWideStages;
-      cuda::transfer_wait(full + s, step / kWideStages % 2);
-      const unsigned char* const stage = shared + s * kWideStageBytes<kColumns>;
-      cuda::wgmma_fence();
-#pragma unroll
-      for (int d = 0; d < kWideDepth; d += 16) {
-        cuda::wgmma<Half, kColumns, kATransposed, kBTransposed>(sum, StageA::tile(stage, group_row, d),
-                                                                StageB::tile(stage + StageA::kBytes, 0, d),
-                                                                k > 0 || d > 0);
+__device__ __forceinline__ void multiply_wide(const A& a, const B& b, int parts, const Tiles& tiles,
+                                              const Function& function) {
+  using StageA = WideStage<typename A::Element, kWideRows, kATransposed, A::kRows>;
+  using StageB = WideStage<typename B::Element, kColumns, kBTransposed, B::kRows>;
+  constexpr bool kSplit = std::is_same_v<Storage, float>;
+  __shared__ typename WideRing<kColumns>::Barriers barriers;
+  const WideRing<kColumns> ring(&barriers, cuda::dynamic_shared());
+  const int of_stage = kSplit ? parts : 1;
+  if (threadIdx.x < kWideMultipliers) {
+    const WidePlace place;
+    int number = 0;  // of the first slot that the next tile reads
+    const int count = tiles.count();
+    for (int t = static_cast<int>(blockIdx.x); t < count; t += static_cast<int>(gridDim.x)) {
+      const WideTile tile = tiles.at(t);
+      const int stages = (tile.end - tile.begin + kWideDepth - 1) / kWideDepth;
+      if (stages == 0) continue;
+      float sum[kColumns / 2];
+      if constexpr (kSplit) {
+        if (parts == 3) {
+          sum_parts<StageA, StageB, kColumns, 3>(sum, ring, stages, number);
+        } else {
+          sum_parts<StageA, StageB, kColumns, 2>(sum, ring, stages, number);
+        }
+      } else {
+        sum_stages<StageA, StageB, kColumns>(sum, ring, stages, number);
       }
-      cuda::wgmma_commit();
-      cuda::wgmma_wait<1>();  // the products of the previous stage have ended
-      if (k > 0 && thread % 128 == 0) {
-        cuda::transfer_arrive(empty + (step - 1) % kWideStages);
-      }
+      number += stages * of_stage;
+      function(tile, sum, place);
     }
-    cuda::wgmma_wait<0>();
-    if (thread % 128 == 0) cuda::transfer_arrive(empty + (step - 1) % kWideStages);
-    function(tile, sum, place);
+  } else if (threadIdx.x % cuda::kWarpSize == 0) {
+    copy_wide<StageA, StageB>(a, b, of_stage, tiles, ring);
   }
 }
 

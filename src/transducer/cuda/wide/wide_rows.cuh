@@ -213,20 +213,21 @@ __global__ void __launch_bounds__(kJointThreads)
 
 // Packs the weights in panels, with rows in the order of WideColumns, and the biases in float32. The bias of
 // columns without a label is -inf, so that their probability is 0.
-template <class Half>
+template <class Storage>
 struct WidePacked {
+  using Half = WideFactor<Storage>;
   std::int32_t rows;  // whole tiles
   std::int32_t factor_parts;
-  Panels<Half, 256> weight;  // factor of the logits
-  Panels<Half> back;         // factor of the hidden rows' gradient; may be null
-  float* bias;               // (rows,)
-  float* duration_bias;      // (kDurationColumns,)
+  Panels<Half, kWideLabels<Storage>> weight;  // factor of the logits
+  Panels<Half> back;                          // factor of the hidden rows' gradient; may be null
+  float* bias;                                // (rows,)
+  float* duration_bias;                       // (kDurationColumns,)
 };
 template <class Storage>
 __global__ void __launch_bounds__(kJointThreads)
     wide_pack_kernel(const Storage* weight, const Storage* bias, int hidden,
                      const __grid_constant__ WideColumns columns,
-                     const __grid_constant__ WidePacked<WideFactor<Storage>> to) {
+                     const __grid_constant__ WidePacked<Storage> to) {
   const std::int64_t all = static_cast<std::int64_t>(to.rows) * to.weight.count;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kJointThreads;
   for (std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kJointThreads + threadIdx.x; n < all;
