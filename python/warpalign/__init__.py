@@ -1,6 +1,6 @@
 """Differentiable alignment on CPUs and GPUs: soft-DTW, transducers, CTC, optimal transport, and the LSTM.
 
-Every public function and class of warpalign.timeseries, .transducer, .ctc, .transport and .recurrent is here too, and so are
+Every public function and class of warpalign.timeseries, .transducer, .ctc, .decoding, .transport and .recurrent is here too, and so are
 the estimators of warpalign.estimators, which need scikit-learn and are loaded when they are first named. So are
 warpalign.plot, which needs matplotlib, warpalign.metrics, which takes torchmetrics where it is installed,
 warpalign.io and warpalign.compat.
@@ -16,13 +16,14 @@ from warpalign._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from warpalign import compat as compat
-    from warpalign import ctc, recurrent, timeseries, transducer, transport
+    from warpalign import ctc, decoding, recurrent, timeseries, transducer, transport
     from warpalign import estimators as estimators
     from warpalign import io as io
     from warpalign import jax as jax
     from warpalign import metrics as metrics
     from warpalign import plot as plot
     from warpalign.ctc import *  # noqa: F403
+    from warpalign.decoding import *  # noqa: F403
     from warpalign.estimators import DomainAdaptationClassifier as DomainAdaptationClassifier
     from warpalign.estimators import GromovTransport as GromovTransport
     from warpalign.estimators import SinkhornTransport as SinkhornTransport
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
 
     __all__ = ["__version__"]
     __all__ += ctc.__all__
+    __all__ += decoding.__all__
     __all__ += recurrent.__all__
     __all__ += timeseries.__all__
     __all__ += transducer.__all__
     __all__ += transport.__all__
 
-_OPERATORS = ("ctc", "recurrent", "timeseries", "transducer", "transport")
+_OPERATORS = ("ctc", "decoding", "recurrent", "timeseries", "transducer", "transport")
 _LAZY_MODULES = {"compat", "estimators", "io", "jax", "metrics", "plot"}
 _ESTIMATORS = {
     "DomainAdaptationClassifier",

@@ -19,6 +19,7 @@ from tests.python.ctc.bad_calls import compat as ctc_compat
 from tests.python.ctc.bad_calls import decoding as ctc_decoding
 from tests.python.ctc.bad_calls import functional as ctc
 from tests.python.ctc.bad_calls import head as ctc_head
+from tests.python.decoding.bad_calls import models as decoding_models
 from tests.python.jax.bad_calls import functions as jax_functions
 from tests.python.recurrent.bad_calls import modules as recurrent
 from tests.python.soft_dtw.bad_calls import compat, elastic, functional, on_top, operators
@@ -62,6 +63,7 @@ PARTS = (
     transducer_compat,
     align,
     decoding,
+    decoding_models,
     transport,
     adaptation,
     annotated,
@@ -163,6 +165,7 @@ UNREACHED = {
     "_core/losses.py": {"under a vmap that"},
     "_ctc/checks.py": {"expected the device of"},
     "_ctc/head.py": {"expected the device of"},
+    "_decoding/errors.py": {"expected the device of"},
     "_soft_dtw/autograd.py": {"no_derivative"},
     "_soft_dtw/subsequence_autograd.py": {"no_derivative"},
     "_soft_dtw/second_order.py": {"no_derivative"},

@@ -18,12 +18,12 @@ import pytest
 
 import warpalign
 from tests.python.core.test_public_api import modules, names
-from warpalign import ctc, estimators, recurrent, timeseries, transducer, transport
+from warpalign import ctc, decoding, estimators, recurrent, timeseries, transducer, transport
 
 NOT_CONSTRUCTED = ("ConvergenceWarning", "InputError", "LowRankPlan", "TransportPlan")  # by users
 PUBLIC = [
     name
-    for module in (timeseries, transducer, ctc, transport, recurrent, estimators)
+    for module in (timeseries, transducer, ctc, decoding, transport, recurrent, estimators)
     for name in module.__all__
 ]
 

@@ -84,7 +84,7 @@ print((time.process_time() - middle) / (middle - begin))
     assert min(ratios) < 0.1, ratios
 
 
-OPERATORS = ("ctc", "timeseries", "transducer", "transport", "recurrent")
+OPERATORS = ("ctc", "decoding", "timeseries", "transducer", "transport", "recurrent")
 
 
 @pytest.mark.parametrize("module", [*OPERATORS, "estimators"])

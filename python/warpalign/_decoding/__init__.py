@@ -1,0 +1,1 @@
+"""What decoders of CTC and of transducers share: training on the errors of hypotheses."""
