@@ -15,7 +15,10 @@ State = Any
 
 
 class Predictor(Protocol):
-    """The network that reads labels. The attribute ``batch_axis`` is the batch axis of its states; without it, axis 0."""
+    """The network that reads labels. The attribute ``batch_axis`` is the batch axis of its states; without it, axis 0.
+
+    A language model may have a method ``final(state)`` too: it returns (N,) log-probabilities that the labels end after a state.
+    """
 
     def initial_state(self, batch: int) -> State:
         """The state before the first token, for ``batch`` hypotheses."""
@@ -134,6 +137,17 @@ def checked_step(result: object, name: str, count: int, batch_axis: int) -> tupl
                 f"{name}: expected states with {count} hypotheses on axis {batch_axis} (batch_axis), got shape {shape_of(leaf)}"
             )
     return row, state
+
+
+def final_scores(reader: Any, name: str, state: State, count: int) -> Tensor | None:
+    """(count,) scores of an end after each hypothesis, by the reader in the argument `name`. None: it has no method for them."""
+    if not callable(getattr(reader, "final", None)):
+        return None
+    scores = reader.final(state)
+    if not isinstance(scores, Tensor) or tuple(scores.shape) != (count,):
+        came = f"shape {shape_of(scores)}" if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(f"{name}: expected scores ({count},) from final(), got {came}")
+    return scores
 
 
 def advanced(

@@ -16,22 +16,13 @@ from warpalign._core.checks import (
     naming_arguments,
     shape_of,
 )
-from warpalign._core.hypotheses import (
-    Hypotheses,
-    Predictor,
-    State,
-    advanced,
-    agreed,
-    axis_of,
-    check_reader,
-    checked_step,
-    cut_out,
-)
+from warpalign._core.hypotheses import Hypotheses, Predictor, State, advanced, agreed, cut_out
 from warpalign._core.labels import check_column, keyword_only
 from warpalign._core.series import Lengths
 from warpalign._core.transforms import not_compiled, refuse_vmap
 from warpalign._ctc import ops
 from warpalign._ctc.checks import check_lengths, check_logits, check_prior
+from warpalign._ctc.language import LanguageModel, check_language
 
 _MOST_BEAMS = 128
 _MOST_SCORED_BEAMS = 64
@@ -199,24 +190,6 @@ def _check_walk(state: object, frames: _Frames) -> Tensor:
     return state.walk
 
 
-class _LanguageModel(NamedTuple):
-    """A reader of labels, and how its log-probabilities count."""
-
-    reader: Predictor
-    batch_axis: int
-    weight: float
-    start: int
-
-    def begin(self, count: int, device: torch.device) -> tuple[Tensor, State]:
-        tokens = torch.full((count,), self.start, dtype=torch.int64, device=device)
-        return self.step(tokens, self.reader.initial_state(count))
-
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        return checked_step(
-            self.reader.step(tokens, state), "language_model", tokens.shape[0], self.batch_axis
-        )
-
-
 @keyword_only(2, "write beam=")
 def ctc_beam_decode(
     logits: Tensor,
@@ -256,7 +229,9 @@ def ctc_beam_decode(
         beam_threshold: prefixes whose log-probability is more than this below the best one's are left out, too; above 0. None:
             none are.
         language_model: has the methods of :class:`warpalign.Predictor`; its rows are (N, C) log-probabilities of the next
-            label, of which blank's is not looked at.
+            label, of which blank's is not looked at: :class:`warpalign.NGramLanguageModel`, :class:`warpalign.PhraseBoost`, or
+            a network. If it has a method ``final``, the hypotheses that are returned are ranked and scored as if the labels
+            ended with the chunk; the state of a stream is not.
         lm_weight: what they are multiplied by, before they are added to the log-probabilities of new labels.
         start_id: the token that the language model reads first. None: blank.
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins. beam must be the same.
@@ -292,30 +267,21 @@ def ctc_beam_decode(
         raise ValueError(f"n_best: expected at most beam = {width}, got {n_best}")
     threshold = math.inf if beam_threshold is None else check_number(beam_threshold, "beam_threshold", None)
     frames.keywords["beam_threshold"] = threshold
-    model = _check_language(language_model, lm_weight, start_id, frames.keywords["blank"])
+    model = check_language(language_model, lm_weight, start_id, frames.keywords["blank"])
     before = None if state is None else _check_state(state, frames, width, model)
     with naming_arguments():
         if model is None:
             after = _search(frames, width, before)
         else:
             after = _search_with(model, frames, width, before)
-        found = ops.beam_labels(after.hypotheses, after.nodes, count, after.nodes.shape[1])
+        returned = count if model is None else width
+        found = ops.beam_labels(after.hypotheses, after.nodes, returned, after.nodes.shape[1])
+        found = found if model is None else model.ended(found, after.language)
     each = [[part[:, k] for part in found] for k in range(count)]
     return [_result(frames, tokens, at, lengths, scores, after) for tokens, at, lengths, scores in each]
 
 
-def _check_language(
-    language_model: object, lm_weight: object, start_id: object, blank: int
-) -> _LanguageModel | None:
-    weight = check_number(lm_weight, "lm_weight")
-    start = blank if start_id is None else check_count(start_id, "start_id", 0)
-    if language_model is None:
-        return None
-    reader = check_reader(language_model, "language_model")
-    return _LanguageModel(reader, axis_of(reader, "language_model"), weight, start)
-
-
-def _check_state(state: object, frames: _Frames, width: int, model: _LanguageModel | None) -> CTCBeamState:
+def _check_state(state: object, frames: _Frames, width: int, model: LanguageModel | None) -> CTCBeamState:
     if not isinstance(state, CTCBeamState):
         raise TypeError(
             f"state: expected the state of beam CTC hypotheses, or None, got {type(state).__name__}"
@@ -355,7 +321,7 @@ def _search(frames: _Frames, width: int, before: CTCBeamState | None) -> CTCBeam
 @not_compiled
 @torch.no_grad()
 def _search_with(
-    model: _LanguageModel, frames: _Frames, width: int, before: CTCBeamState | None
+    model: LanguageModel, frames: _Frames, width: int, before: CTCBeamState | None
 ) -> CTCBeamState:
     """A step for each frame: the language model reads the labels of the prefixes that a frame has made."""
     logits = frames.logits

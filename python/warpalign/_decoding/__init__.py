@@ -1,1 +1,1 @@
-"""What decoders of CTC and of transducers share: training on the errors of hypotheses."""
+"""What decoders of CTC and of transducers share: language models over labels, and training on the errors of hypotheses."""

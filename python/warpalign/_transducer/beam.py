@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from warpalign._core.checks import check_count, check_flag, check_number, naming_arguments
-from warpalign._core.hypotheses import Hypotheses, Predictor, State, advanced, agreed, cut_out
+from warpalign._core.hypotheses import (
+    Hypotheses,
+    Predictor,
+    State,
+    advanced,
+    agreed,
+    cut_out,
+    final_scores,
+)
 from warpalign._core.series import Lengths
 from warpalign._core.transforms import not_compiled
+from warpalign._transducer.beam_labels import FRAME, LENGTH, NODE, Merge, labels_of, of_equal_labels
 from warpalign._transducer.decode_model import Model, check_graph, check_model
 from warpalign._transducer.decode_ops import beam_step
 from warpalign._transducer.joint_weights import JointFunction, JointWeights
 from warpalign._transducer.replay import Replayed
 
-Merge = Literal["sum", "max"]
 _MOST_BEAMS = 16
-# Columns of the operator's `hypothesis` and `nodes`.
-FRAME, SYMBOLS, NODE, LENGTH = range(4)
-PARENT, TOKEN, TOKEN_FRAME, DURATION = range(4)
 
 
 class BeamState(NamedTuple):
@@ -57,7 +62,7 @@ class BeamState(NamedTuple):
 
     def agreed(self) -> tuple[Tensor, Tensor]:
         """(B, L) tokens of a hypothesis of each utterance, and (B,) how many of the first ones all of them share."""
-        tokens, *_ = _labels(self, self.hypothesis[..., LENGTH].long())
+        tokens, *_ = labels_of(self.hypothesis, self.nodes)
         return agreed(tokens, self.log_prob > -torch.inf)
 
 
@@ -84,6 +89,17 @@ class _Search(NamedTuple):
                 f"language_model: expected log-probabilities of {columns} labels, blanks included, got shape {tuple(rows.shape)}"
             )
         return (rows.to(model.encoder.dtype) * self.lm_weight).view(model.batch, self.places, columns)
+
+    def ended(self, state: BeamState) -> Tensor:
+        """(B, 2K) log_prob, with the score of an end after each hypothesis if the language model has one."""
+        if self.language is None or self.lm_weight == 0:
+            return state.log_prob
+        final = final_scores(
+            self.language.predictor, "language_model", state.language, state.log_prob.numel()
+        )
+        if final is None:
+            return state.log_prob
+        return state.log_prob + self.lm_weight * final.double().view(state.log_prob.shape)
 
 
 @not_compiled
@@ -129,7 +145,9 @@ def transducer_beam_decode(
         merge: the score of a hypothesis that several paths lead to: "sum" of their probabilities, or the largest, "max".
         score_norm: hypotheses are ranked by score / (labels + 1) at the end. False: by score.
         language_model: has the methods of a predictor; its rows are (N, V) log-probabilities of the next label, for all
-            columns that are no durations. Those of blanks are ignored.
+            columns that are no durations. Those of blanks are ignored. :class:`warpalign.NGramLanguageModel` and
+            :class:`warpalign.PhraseBoost` are language models. If it has a method ``final``, the hypotheses that are returned
+            are ranked and scored as if the labels ended with the chunk; the state of a stream is not.
         lm_weight: what they are multiplied by, before they are added to the labels' scores.
         start_id: the token that the predictor reads first. None: blank.
         max_symbols_per_frame: the maximum number of labels per frame, after which a hypothesis advances to the next frame.
@@ -339,8 +357,8 @@ def _step(
 def _best(state: BeamState, search: _Search, count: int, dtype: torch.dtype) -> list[Hypotheses]:
     """The best hypotheses in order, with their labels."""
     lengths = state.hypothesis[..., LENGTH].long()
-    tokens, frames, durations = _labels(state, lengths)
-    log_prob = _of_equal_labels(state.log_prob, tokens, search.merge)
+    tokens, frames, durations = labels_of(state.hypothesis, state.nodes)
+    log_prob = of_equal_labels(search.ended(state), tokens, search.merge)
     lengths = torch.where(log_prob > -torch.inf, lengths, 0)
     by = log_prob / (lengths + 1) if search.score_norm else log_prob
     order = by.sort(dim=1, descending=True, stable=True).indices[:, :count]
@@ -360,31 +378,3 @@ def _best(state: BeamState, search: _Search, count: int, dtype: torch.dtype) -> 
         )
         for k in range(count)
     ]
-
-
-def _labels(state: BeamState, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, 2K, L) tokens, frames and durations of all hypotheses, −1 after their ends."""
-    longest = int(lengths.max()) if lengths.numel() else 0
-    found = torch.full((3, *lengths.shape, longest), -1, dtype=torch.int64, device=lengths.device)
-    node, nodes = state.hypothesis[..., NODE].long(), state.nodes.long()
-    for place in range(longest - 1, -1, -1):  # from the last label back
-        inside = place < lengths
-        now = nodes.gather(1, node.clamp(min=0)[..., None].expand(-1, -1, 4))
-        for k, column in enumerate((TOKEN, TOKEN_FRAME, DURATION)):
-            found[k, ..., place] = torch.where(inside, now[..., column], -1)
-        node = torch.where(inside, now[..., PARENT], node)
-    return found[0], found[1], found[2]
-
-
-def _of_equal_labels(log_prob: Tensor, tokens: Tensor, merge: Merge) -> Tensor:
-    """(B, 2K): hypotheses that differ only in how far they lead beyond the end count together, and the first of them stays.
-
-    They come in order, the best first.
-    """
-    lives = log_prob > -torch.inf
-    equal = (tokens[:, :, None] == tokens[:, None]).all(-1) & lives[:, :, None] & lives[:, None]
-    together = torch.where(equal, log_prob[:, None], -torch.inf)
-    total = together.logsumexp(-1) if merge == "sum" else together.amax(-1)
-    alone = equal.sum(-1) == 1  # the same bits as in the state
-    is_first = ~torch.tril(equal, -1).any(-1)
-    return torch.where(is_first & lives, torch.where(alone, log_prob, total), -torch.inf)

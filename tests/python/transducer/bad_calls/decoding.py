@@ -29,6 +29,19 @@ class Embedded:
         return self.rows(tokens), state
 
 
+class Ended:
+    """A language model of 6 labels, of which final() returns one number."""
+
+    def initial_state(self, batch: int) -> Tensor:
+        return torch.zeros(batch, 1)
+
+    def step(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.zeros(len(tokens), 6, device=tokens.device), state.to(tokens.device)
+
+    def final(self, state: Tensor) -> Any:
+        return state[0] if len(state) == 3 else 0.0
+
+
 class LastToken:
     """Rows of 4 numbers; what step() returns can be another thing, and so can the state."""
 
@@ -277,6 +290,13 @@ def other_batch(given: Given) -> object:
     )
 
 
+def other_greedy_language(given: Given) -> object:
+    found = warpalign.transducer_greedy_decode(encoder(given), None, LastToken(), weights(given))
+    return warpalign.transducer_greedy_decode(
+        encoder(given), None, LastToken(), weights(given), language_model=Ended(), state=found.state
+    )
+
+
 def other_beam(given: Given) -> object:
     (found,) = warpalign.transducer_beam_decode(encoder(given), None, LastToken(), weights(given))
     return warpalign.transducer_beam_decode(
@@ -291,6 +311,11 @@ def other_language(given: Given) -> object:
     )
 
 
+def fused(message: str, error: type[BaseException] = ValueError, **changed: Any) -> BadCall:
+    given = {"language_model": Ended(), "lm_weight": 1.0} | changed
+    return call_of("transducer_greedy_decode", error, message, False, given)
+
+
 def beam(message: str, error: type[BaseException] = ValueError, **changed: Any) -> BadCall:
     return call_of("transducer_beam_decode", error, message, False, changed)
 
@@ -301,6 +326,31 @@ CALLS: BadCalls = (
     | {
         "transducer_greedy_decode: state of other utterances": BadCall(
             other_batch, ValueError, "state: expected one of 2 utterances, got 3"
+        ),
+        "transducer_greedy_decode: language_model": fused(
+            "language_model: expected a method initial_state(), got int without it",
+            TypeError,
+            language_model=1,
+        ),
+        "transducer_greedy_decode: language_model's columns": fused(
+            "language_model: expected log-probabilities of 6 labels, blanks included, got shape (3, 4)",
+            language_model=LastToken(),
+        ),
+        "transducer_greedy_decode: language_model's end": fused(
+            "language_model: expected scores (3,) from final(), got shape (1,)"
+        ),
+        "transducer_greedy_decode: lm_weight": fused(
+            "lm_weight: expected a finite number >= 0, got -1.0", lm_weight=-1.0
+        ),
+        "transducer_greedy_decode: state without a language model": BadCall(
+            other_greedy_language,
+            ValueError,
+            "state: expected one that was made with a language_model too, or without one too, got another",
+        ),
+        "transducer_beam_decode: language_model's end": beam(
+            "language_model: expected scores (24,) from final(), got float",
+            language_model=Ended(),
+            lm_weight=1.0,
         ),
         "transducer_beam_decode: state of another beam": BadCall(
             other_beam, ValueError, "state: expected one of 3 utterances and beam = 2, got 3 and 4"
