@@ -36,6 +36,18 @@ from warpalign.io._write import atomic_path
     show_default=True,
     help="Prefixes that the search keeps.",
 )
+@click.option(
+    "--arpa",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="n-grams of the tokens in the ARPA format, also with .gz, which score tokens while the search runs.",
+)
+@click.option(
+    "--lm-weight",
+    type=click.FloatRange(min=0),
+    default=0.5,
+    show_default=True,
+    help="What the n-grams' log-probabilities are multiplied by.",
+)
 @click.option("--blank", type=int, default=0, show_default=True, help="The blank's class.")
 @click.option("--log-probs", is_flag=True, help="LOGITS are log-probabilities already.")
 @click.option(
@@ -47,6 +59,8 @@ def ctc_decode(
     output: Path | None,
     vocabulary: Path | None,
     beam: int,
+    arpa: Path | None,
+    lm_weight: float,
     blank: int,
     log_probs: bool,
     frame_seconds: float,
@@ -64,8 +78,13 @@ def ctc_decode(
         raise click.UsageError(
             f"{vocabulary}: expected a symbol for each of {x.shape[1]} classes, got {len(symbols)}"
         )
+    model = None
+    if arpa is not None:
+        model = warpalign.NGramLanguageModel(arpa, symbols[: x.shape[1]], blank=blank).to(device)
     with waiting("decoding"):
-        (found,) = warpalign.ctc_beam_decode(x, beam=beam, blank=blank, from_log_probs=log_probs)
+        (found,) = warpalign.ctc_beam_decode(
+            x, beam=beam, blank=blank, from_log_probs=log_probs, language_model=model, lm_weight=lm_weight
+        )
     count = int(found.lengths)
     tokens = [symbols[token] for token in found.tokens[:count].tolist()]
     result: dict[str, Any] = {

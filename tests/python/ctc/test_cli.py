@@ -99,3 +99,29 @@ def test_decoding(capsys: pytest.CaptureFixture[str], tmp_path: Path, suffix: st
     assert [row["token"] for row in rows] == letters
     assert [int(row["frame"]) for row in rows] == expected.frames[:count].tolist()
     assert all(float(row["start"]) == int(row["frame"]) * 0.5 for row in rows)
+
+
+def test_decoding_with_n_grams(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    logits = np.random.default_rng(3).normal(size=(30, 4))
+    np.save(tmp_path / "x.npy", logits)
+    (tmp_path / "letters.txt").write_text("-\na\nb\nc\n")
+    lines = ["\\data\\", "ngram 1=4", "ngram 2=1", "\\1-grams:", "-1 a -0.2", "-0.3 b", "-2 c", "-0.5 </s>"]
+    (tmp_path / "x.arpa").write_text("\n".join([*lines, "\\2-grams:", "-0.1 a c", "\\end\\"]))
+    arguments = [
+        "ctc-decode",
+        tmp_path / "x.npy",
+        "--vocabulary",
+        tmp_path / "letters.txt",
+        "--dtype",
+        "float64",
+    ]
+    arguments += ["--arpa", tmp_path / "x.arpa", "--lm-weight", 2, "--json"]
+    assert _app.run([str(a) for a in arguments]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    model = warpalign.NGramLanguageModel(tmp_path / "x.arpa", ["-", *"abc"], blank=0)
+    (expected,) = warpalign.ctc_beam_decode(torch.from_numpy(logits), language_model=model, lm_weight=2.0)
+    (without,) = warpalign.ctc_beam_decode(torch.from_numpy(logits))
+    assert printed["score"] == pytest.approx(expected.scores.item(), rel=1e-12)
+    letters = ["-abc"[token] for token in expected.tokens[: int(expected.lengths)].tolist()]
+    assert printed["text"] == " ".join(letters)
+    assert not torch.equal(without.tokens, expected.tokens)
