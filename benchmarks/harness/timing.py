@@ -42,6 +42,12 @@ def eager_ms(run: Callable[[], object], device: torch.device, budget_s: float) -
     return min(median_ms(run, device, budget_s / 3) for _ in range(3))
 
 
+def of_three_ms(run: Callable[[], object], device: torch.device) -> float:
+    """The median of three runs after one: for what takes long."""
+    times_ms(run, device, 1)
+    return statistics.median(times_ms(run, device, 3))
+
+
 def graph_ms(run: Callable[[], Any], device: torch.device, budget_s: float) -> float:
     """Median time of one replay of `run`, captured in a CUDA graph."""
     side = torch.cuda.Stream()

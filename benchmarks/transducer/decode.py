@@ -3,16 +3,17 @@
 The loop is greedy search as one writes it without this package: a step takes every utterance one arc on, by the joint
 network of (B, H) rows, an argmax and torch.where, and the predictor reads the labels. Both find the same labels, or the
 row is an error. `decode_graph_ms`: in a CUDA graph, which the call captures. torchaudio's search takes one utterance,
-with hypotheses in Python; it is measured where it is installed, for a batch of 1, the same beam and hypotheses in order
-of their scores. `score` and `torchaudio_score` are the best ones. A random model; the blank's bias is such that some U
-labels are written in T frames.
+with hypotheses in Python; it is measured where it is installed, for RNN-T and a batch of 1, the same beam and hypotheses
+in order of their scores. `score` and `torchaudio_score` are the best ones. A random model; the blanks' bias is such that
+some U labels are written in T frames. Big blanks are of 2, 4 and 8 frames, TDT's durations 0 to 4. `visited` is the share
+of the frames in which the loop has been.
 
 What bounds greedy search on a CPU: `loop_products_ms` are the joint network's rows and products of the loop's steps,
 without predictor and choices; `products_ms` are those of the rows that all paths visit, by the kernel that search runs,
 in one call.
 
-`python -m benchmarks.transducer.decode` takes CPU time of one thread, the least of several runs, and writes
-benchmarks/results/<cpu>/<date>-<commit>-decode.json.
+`python -m benchmarks.transducer.decode` takes CPU time of one thread, the least of several runs; with `--device cuda` the
+time between events, the median of three runs. It writes benchmarks/results/<device>/<date>-<commit>-decode.json.
 """
 
 from __future__ import annotations
@@ -26,8 +27,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.harness.results import Row, add_arguments, cpu_name, result_path, rounded, stamp, write_rows
-from benchmarks.harness.timing import eager_ms, least_thread_s, wall_s
+from benchmarks.harness.results import (
+    Row,
+    add_arguments,
+    device_name,
+    result_path,
+    rounded,
+    stamp,
+    write_rows,
+)
+from benchmarks.harness.timing import eager_ms, least_thread_s, of_three_ms, wall_s
 from benchmarks.transducer.sizes import DECODED, Size
 from warpalign._transducer.decode_ops import scores
 from warpalign.transducer import JointWeights, transducer_beam_decode, transducer_greedy_decode
@@ -70,23 +79,45 @@ class DecodeProblem:
         generator = torch.Generator().manual_seed(0)
         b, t, v, h = size.B, size.T, size.V, size.H
         self.beams, self.device = size.beams, device
+        self.durations = size.options.durations
+        big_blanks = tuple(frames for frames, _ in size.options.big_blanks)
+        columns = size.columns
         self.encoder = torch.randn(b, t, h, generator=generator).to(device)
         self.predictor = LastToken(v, h)
         self.predictor.weight.data = torch.randn(v, h, generator=generator)
         self.predictor.to(device)
-        weight = torch.randn(v, h, generator=generator).to(device) / h**0.5
-        bias = torch.zeros(v, device=device)
+        weight = torch.randn(columns, h, generator=generator).to(device) / h**0.5
+        bias = torch.zeros(columns, device=device)
         some = self.encoder.flatten(0, 1)[torch.randint(b * t, (1000,), generator=generator).to(device)]
         behind = self.predictor.weight[torch.randint(v, (1000,), generator=generator).to(device)]
         rows = (some + behind).relu() @ weight.T
-        # The bias makes the blank lose at this share of the nodes of a path: there a label is written.
-        share = size.U / (size.T + size.U)
-        above = rows[:, :-1].amax(1) - rows[:, -1]  # the best label's score less the blank's
-        bias[-1] = above.quantile(1 - share).item()
-        self.joint = JointWeights(weight, bias)
+        # The bias makes blanks lose at this share of the nodes of a path: there a label is written.
+        frames = [1.0, *map(float, big_blanks)] if self.durations is None else self.durations
+        mean = sum(frames) / len(frames)  # of a blank's, and of a TDT label's
+        nodes = size.U + max(size.T - (size.U * mean if self.durations else 0), 0) / mean
+        self.labels = v - 1 - len(big_blanks)
+        # The best label's score less the best blank's.
+        above = rows[:, : self.labels].amax(1) - rows[:, self.labels : v].amax(1)
+        bias[self.labels : v] = above.quantile(1 - min(size.U / nodes, 1)).item()
         self.blank = v - 1
+        self.joint = JointWeights(
+            weight, bias, blank=self.blank, durations=self.durations, big_blanks=big_blanks
+        )
+        # Frames that each column but those of durations consumes; big blanks stand before the blank, the first one last.
+        self.consumed = torch.tensor([*[0] * self.labels, *reversed(big_blanks), 1], device=device)
 
-    def loop(self) -> list[list[int]]:
+    def frames_of(self, scores: Tensor, best: Tensor) -> Tensor:
+        """(B,) frames that the best arcs consume, by scores (B, columns)."""
+        if self.durations is None:
+            return self.consumed[best]
+        frames = torch.tensor(self.durations, device=self.device)
+        of_durations = scores[:, self.blank + 1 :]
+        # A blank consumes a frame at least.
+        forbidden = (best == self.blank)[:, None] & (frames == 0)
+        return frames[of_durations.masked_fill(forbidden, -torch.inf).argmax(-1)]
+
+    def loop(self, been: list[Tensor] | None = None) -> list[list[int]]:
+        """been: takes each utterance's frame in each step, −1 after the end."""
         batch, frames, _ = self.encoder.shape
         device = self.encoder.device
         each = torch.arange(batch, device=device)
@@ -96,15 +127,26 @@ class DecodeProblem:
         written = []
         assert self.joint.bias is not None
         while bool((at < frames).any()):
+            if been is not None:
+                been.append(torch.where(at < frames, at, -1))
             hidden = (self.encoder[each, at.clamp(max=frames - 1)] + rows).relu()
-            best = (hidden @ self.joint.weight.T + self.joint.bias).argmax(-1)
-            found = (best != self.blank) & (at < frames)
+            scores = hidden @ self.joint.weight.T + self.joint.bias
+            best = scores[:, : self.blank + 1].argmax(-1)
+            found = (best < self.labels) & (at < frames)
             rows = torch.where(found[:, None], self.predictor(best), rows)
-            symbols = torch.where(found, symbols + 1, 0)
-            goes_on = ~found | (symbols == MAX_SYMBOLS)
-            at, symbols = at + goes_on.long(), torch.where(goes_on, 0, symbols)
+            consumed = self.frames_of(scores, best)
+            symbols = torch.where(found & (consumed == 0), symbols + 1, 0)
+            consumed = consumed + (symbols == MAX_SYMBOLS)
+            at, symbols = at + consumed, torch.where(consumed > 0, 0, symbols)
             written.append(torch.where(found, best, -1))
         return [[label for label in column if label >= 0] for column in torch.stack(written, 1).tolist()]
+
+    def visited(self) -> float:
+        """The share of frames in which the loop has been."""
+        been: list[Tensor] = []
+        self.loop(been)
+        different = [{t for t in column if t >= 0} for column in torch.stack(been, 1).tolist()]
+        return sum(map(len, different)) / (self.encoder.shape[0] * self.encoder.shape[1])
 
     def loop_products(self, steps: int) -> None:
         batch = len(self.encoder)
@@ -138,7 +180,9 @@ class DecodeProblem:
         return transducer_beam_decode(*given, beam=self.beams, score_norm=False, **options)[0]
 
     def torchaudio(self) -> Callable[[], Any] | None:
-        """torchaudio's search of the first utterance, if it is installed."""
+        """torchaudio's search of the first utterance, if it is installed and there is one for the family."""
+        if self.durations or self.joint.big_blanks:
+            return None
         try:
             search = import_module("torchaudio.models").RNNTBeamSearch
         except (ImportError, OSError):
@@ -188,6 +232,7 @@ def measure_decode(
     if size.beams == 1:
         if texts(found) != problem.loop():
             row["error"] = "other labels than the loop's"
+        row["visited"] = rounded(problem.visited())
         row["loop_ms"] = rounded(time(problem.loop))
     elif size.B == 1:
         peer = problem.torchaudio()
@@ -201,30 +246,30 @@ def measure_decode(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--runs", type=int, default=5, help="of which the least time counts (default: 5)")
+    parser.add_argument(
+        "--runs", type=int, default=5, help="of which the least time counts, on a CPU (default: 5)"
+    )
+    parser.add_argument("--device", default="cpu")
     add_arguments(parser)
     arguments = parser.parse_args()
+    device = torch.device(arguments.device)
     torch.set_num_threads(1)
-    path, commit = result_path(arguments, cpu_name(), "-decode")
+    path, commit = result_path(arguments, device_name(device), "-decode")
     rows = []
 
     def time(run: Callable[[], Any]) -> float:
         return 1e3 * least_thread_s(run, arguments.runs)
 
+    on_cpu = device.type == "cpu"
     for size in [size._replace(beams=beams) for size in DECODED for beams in (1, 4)]:
-        measured = measure_decode(size, torch.device("cpu"), 0, time)
-        if size.beams == 1:
+        measured = measure_decode(size, device, 0, time if on_cpu else partial(of_three_ms, device=device))
+        if size.beams == 1 and on_cpu:
             measured |= measure_bounds(size, time)
-        row: Row = {
-            "op": "transducer_decode",
-            "device": cpu_name(),
-            "threads": 1,
-            **size._asdict(),
-            **measured,
-        }
+        row: Row = {"op": "transducer_decode", "device": device_name(device), **size._asdict(), **measured}
+        row |= {"threads": 1} if on_cpu else {}
         print(size.name, measured, flush=True)
         rows.append(row | stamp(commit))
-    write_rows(rows, path)
+        write_rows(rows, path)
     print(path)
 
 

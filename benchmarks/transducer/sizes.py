@@ -93,6 +93,7 @@ SIZES: list[Size] = [
 SIZES += [_MIDDLE._replace(family=family, align=True) for family in ("rnnt", "multi_blank", "tdt")]
 SIZES.append(Size(8, 1500, 300, 512, align=True))
 DECODED = [Size(16, 400, 100, 1024, H=640), Size(1, 400, 100, 1024, H=640), Size(64, 100, 40, 128, H=128)]
+DECODED += [DECODED[0]._replace(family=family) for family in ("multi_blank", "tdt")]
 SIZES += [size._replace(beams=beams) for size in DECODED for beams in (1, 4)]
 QUICK_LOGITS = 1_000_000
 QUICK_SIZES = [
@@ -102,5 +103,6 @@ QUICK_SIZES = [
     Size(2, 50, 20, 128, family="multi_blank", ragged=True),
     Size(2, 50, 20, 128, H=64),
     Size(2, 50, 20, 128, H=64, beams=1),
+    *(Size(2, 50, 20, 128, family=family, H=64, beams=1) for family in ("multi_blank", "tdt")),
     Size(2, 50, 20, 128, align=True),
 ]

@@ -106,10 +106,51 @@ def plot() -> str:
     return "![Time of an RNN-T training step with warpalign and torchaudio, by size of the logits](images/transducer.png)"
 
 
+def decode_table() -> str:
+    """Searches of random models by families, beside a loop in torch."""
+    rows = [row for row in tables.load("nvidia-*/*-decode.json") if row["op"] == "transducer_decode"]
+    rows = newest(rows, "device", "B", "T", "U", "V", "H", "family", "beams")
+    if not rows:
+        return NOTHING
+    if any("error" in row for row in rows):
+        raise ValueError("a search has found other labels than the loop: their times do not compare")
+    header = [
+        "B×T×V×H",
+        "arcs",
+        "labels",
+        "frames visited",
+        "search",
+        "ms",
+        "in a graph",
+        "loop, ms",
+        "faster",
+    ]
+    body = [
+        [
+            f"{row['B']}×{row['T']}×{row['V']}×{row['H']}",
+            FAMILIES[row["family"]],
+            number(row["labels_found"]),
+            "–" if row.get("visited") is None else f"{100 * row['visited']:.0f} %",
+            "greedy" if row["beams"] == 1 else f"beam {row['beams']}",
+            number(row["decode_ms"]),
+            f"**{number(row['decode_graph_ms'])}**",
+            number(row["loop_ms"]),
+            times(row["loop_ms"] / row["decode_graph_ms"]) if row["loop_ms"] else "–",
+        ]
+        for row in rows
+    ]
+    note = (
+        "`benchmarks/transducer/decode.py`: random models of which the blanks' bias decides how many labels an utterance has. Loop: "
+        "greedy search in torch that takes every utterance one arc on in each step; it finds the same labels."
+    )
+    return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "transducer-plot": plot,
     "transducer-gpu": gpu_table,
     "transducer-cpu": cpu_table,
+    "transducer-decode": decode_table,
     **recogniser.TABLES,
 }
 
