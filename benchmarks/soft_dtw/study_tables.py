@@ -215,6 +215,7 @@ def barycenters_table() -> str:
 def elastic_table() -> str:
     """Elastic distances, beside aeon on a CPU."""
     rows = newest(tables.load("*/*-elastic.json"), "device", "metric", "B", "N", "D")
+    rows.sort(key=lambda row: str(row["device"]))
     if not rows:
         return NOTHING
     header = [
@@ -237,8 +238,8 @@ def elastic_table() -> str:
         for row in rows
     ]
     note = (
-        f"{origin(rows)}. `benchmarks/soft_dtw/elastic.py`: float32, the metrics' default parameters; aeon 1.6 in float64. One thread of a CPU, "
-        "while other programs used the cores. MiB: the peak with gradients, above the series."
+        f"{origin(rows)}. `benchmarks/soft_dtw/elastic.py`: float32, the metrics' default parameters; aeon 1.6 in float64. CPU: the time "
+        "of one thread. MiB: the peak with gradients, above the series."
     )
     return f"{markdown(header, body)}\n\n{note}"
 

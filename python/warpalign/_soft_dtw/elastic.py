@@ -38,12 +38,16 @@ _DEFAULTS: dict[str, dict[str, float]] = {
 
 
 class _Steps(NamedTuple):
-    """Costs of the steps into the nodes (B, N, M), and of the first node; the first row and column have no step from outside."""
+    """Costs of the steps into N x M nodes, and of the first node."""
 
-    up: Tensor
-    left: Tensor
-    match: Tensor
+    up: Tensor  # (B, N - 1, M): into all rows but the first one; one column stands for all
+    left: Tensor  # (B, N, M - 1): into all columns but the first one; one row stands for all
+    match: Tensor  # (B, N, M), of which the first row and column are ignored
     start: Tensor | None
+
+
+_FEW_FEATURES = 8  # up to here differences of all features at once are faster than torch.cdist
+_CHUNK = 2**18  # differences of features, of the pairs whose matrices are made together on a CPU
 
 
 def elastic_distance(
@@ -74,7 +78,8 @@ def elastic_distance(
     "twe": time warp edit distance (Marteau, "Time warp edit distance with stiffness adjustment for time series matching", TPAMI 2009).
 
     DTW's costs are squared distances, the others' are distances. Values are those of aeon, but for "erp": paths may begin with a part of the
-    gaps there, as in the paper. "wdtw" takes a cost matrix of N M numbers for each pair, "erp", "msm" and "twe" take one of about 4 N M.
+    gaps there, as in the paper. "wdtw" takes a cost matrix of N M numbers for each pair, "erp", "msm" and "twe" take one of about 4 N M; with 2 to 8
+    features all but "msm" take another D N M numbers. On a CPU a few pairs are computed at a time.
 
     Args:
         x: (B, N, D) series of N time steps with D features, or (N, D) for a single one, as a tensor; or an array, a data frame or a
@@ -145,6 +150,23 @@ def _check_gap(value: float) -> float:
 def _distance(of: Pairs, metric: str, values: dict[str, float]) -> Tensor:
     if metric == "adtw":
         return autograd.series(of, 0.0, 0, Settings(step_penalty=values["penalty"]))
+    found = [_by_matrix(part, metric, values) for part in _parts(of)]
+    return torch.cat(found) if len(found) > 1 else found[0]
+
+
+def _parts(of: Pairs) -> list[Pairs]:
+    """On a CPU, a few pairs at a time: their matrices stay in the caches, and their memory is used again."""
+    pairs = max(of.x.shape[0], of.y.shape[0])
+    count = max(1, _CHUNK // max(1, of.x.shape[1] * of.y.shape[1] * of.x.shape[2]))
+    if of.x.is_cuda or pairs <= count:
+        return [of]
+    return [
+        Pairs._make(one if one is None or one.shape[0] != pairs else one[first : first + count] for one in of)
+        for first in range(0, pairs, count)
+    ]
+
+
+def _by_matrix(of: Pairs, metric: str, values: dict[str, float]) -> Tensor:
     if metric == "wdtw":
         return _hard(Costs(_weighted(of, **values), of.x_lengths, of.y_lengths))
     if metric == "erp":
@@ -165,8 +187,8 @@ def _on_grid(steps: _Steps, x_lengths: Tensor | None, y_lengths: Tensor | None, 
     """The last node's value. further: nodes beside the time steps of a series."""
     batch, n, m = steps.match.shape
     grid = steps.match.new_zeros(batch, 2 * n - 1, 2 * m - 1)
-    grid[:, 1::2, 0::2] = steps.up[:, 1:]
-    grid[:, 0::2, 1::2] = steps.left[:, :, 1:]
+    grid[:, 1::2, 0::2] = steps.up
+    grid[:, 0::2, 1::2] = steps.left
     grid[:, 1::2, 1::2] = steps.match[:, 1:, 1:]
     if steps.start is not None:
         grid[:, 0, 0] = steps.start
@@ -176,6 +198,11 @@ def _on_grid(steps: _Steps, x_lengths: Tensor | None, y_lengths: Tensor | None, 
 
 def _distances(x: Tensor, y: Tensor) -> Tensor:
     """(B, N, M) Euclidean distances, from differences; their derivative at 0 is 0."""
+    if x.shape[2] == 1:
+        return (x - y.mT).abs()
+    if x.shape[2] <= _FEW_FEATURES:  # the other function takes as long for one feature as for many
+        distances: Tensor = torch.linalg.vector_norm(x[:, :, None] - y[:, None], dim=-1)
+        return distances
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -191,7 +218,10 @@ def _weighted(of: Pairs, steepness: float) -> Tensor:
         for series, given in ((of.x, of.x_lengths), (of.y, of.y_lengths))
     )
     middle = torch.maximum(n, m).to(of.x.dtype).view(-1, 1, 1) / 2
-    return torch.sigmoid(steepness * (_shifts(of) - middle)) * _distances(of.x, of.y).square()
+    weights = torch.sigmoid(steepness * (_shifts(of) - middle))
+    if of.x.shape[2] == 1:
+        return weights * (of.x - of.y.mT).square()
+    return weights * _distances(of.x, of.y).square()
 
 
 def _erp(of: Pairs, gap: float) -> _Steps:
@@ -199,27 +229,27 @@ def _erp(of: Pairs, gap: float) -> _Steps:
     of_x, of_y = (torch.linalg.vector_norm(series - gap, dim=-1) for series in (of.x, of.y))
     first = torch.nn.functional.pad
     match = first(_distances(of.x, of.y), (1, 0, 1, 0))
-    return _Steps(first(of_x, (1, 0))[:, :, None], first(of_y, (1, 0))[:, None], match, None)
+    return _Steps(of_x[:, :, None], of_y[:, None], match, None)
 
 
 def _msm(x: Tensor, y: Tensor, penalty: float) -> _Steps:
-    """Of single features, (B, N) and (B, M)."""
+    """Of single features, (B, N) and (B, M).
+
+    A split or merge costs the penalty and how far x[i] is from the interval between x[i-1] and y[j]:
+    (|x[i] - x[i-1]| + |x[i] - y[j]| - |x[i-1] - y[j]|) / 2, of which the last two are costs of moves.
+    """
     match = (x[:, :, None] - y[:, None]).abs()
-    up = penalty + _outside(x[:, :, None], x.roll(1, 1)[:, :, None], y[:, None])
-    left = penalty + _outside(y[:, None], x[:, :, None], y.roll(1, 1)[:, None])
+    of_x, of_y = (series.diff(dim=1).abs() for series in (x, y))
+    up = (match[:, 1:] - match[:, :-1] + of_x[:, :, None]).relu() / 2 + penalty
+    left = (match[:, :, 1:] - match[:, :, :-1] + of_y[:, None]).relu() / 2 + penalty
     return _Steps(up, left, match, match[:, 0, 0])
-
-
-def _outside(value: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """How far value is from the interval between a and b."""
-    return (torch.maximum(value - torch.maximum(a, b), torch.minimum(a, b) - value)).relu()
 
 
 def _twe(of: Pairs, penalty: float, stiffness: float) -> _Steps:
     same = _distances(of.x, of.y)
     before = torch.nn.functional.pad(same[:, :-1, :-1], (1, 0, 1, 0))
     of_x, of_y = (
-        torch.linalg.vector_norm(series - series.roll(1, 1), dim=-1) + (stiffness + penalty)
+        torch.linalg.vector_norm(series.diff(dim=1), dim=-1) + (stiffness + penalty)
         for series in (of.x, of.y)
     )
     match = same + before + 2 * stiffness * _shifts(of)

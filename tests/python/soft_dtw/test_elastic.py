@@ -13,6 +13,7 @@ from torch import Tensor
 
 import warpalign
 from tests.python.soft_dtw.reference import randn
+from warpalign._soft_dtw import elastic
 from warpalign._soft_dtw.elastic import ElasticMetric
 
 F64 = torch.float64
@@ -123,6 +124,24 @@ def test_padding_is_ignored(metric: Any, device: torch.device) -> None:
         for whole, one in zip((of_x[b], of_y[b]), torch.autograd.grad(alone, (a, c)), strict=True):
             torch.testing.assert_close(whole[: len(one)], one)
             assert not whole[len(one) :].any()
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("features", [1, 9])
+def test_a_few_pairs_at_a_time(metric: Any, features: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same values and gradients, with lengths, and with one series for all."""
+    y = randn(5, 7, features, seed=2, dtype=F64, grad=True)
+    for x in (
+        randn(5, 6, features, seed=1, dtype=F64, grad=True),
+        randn(1, 6, features, seed=1, dtype=F64, grad=True),
+    ):
+        results = []
+        for chunk in (10**9, 100 * features):
+            monkeypatch.setattr(elastic, "_CHUNK", chunk)
+            value = warpalign.elastic_distance(x, y, metric=metric, y_lengths=[7, 3, 1, 6, 7])
+            results.append((value.detach(), *torch.autograd.grad(value.sum(), (x, y))))
+        for one, other in zip(*results, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("metric", METRICS)
