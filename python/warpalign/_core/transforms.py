@@ -131,14 +131,22 @@ def scaled(factor: Tensor, gradients: tuple[Tensor, ...], wanted: tuple[bool, ..
 
 
 def scaled_in_place(
-    factor: Tensor, gradients: tuple[Tensor, ...], wanted: tuple[bool, ...]
+    factor: Tensor, gradients: tuple[Tensor, ...], wanted: tuple[bool, ...], dtype: torch.dtype
 ) -> tuple[Tensor | None, ...]:
+    """gradient[b] * factor[b] where the gradient is, or rounded to the inputs' half type; None where it is not wanted."""
     return tuple(
         [
-            gradient.mul_(along_batch(factor, gradient)) if want else None
+            _product(gradient, along_batch(factor, gradient), dtype) if want else None
             for gradient, want in zip(gradients, wanted, strict=True)
         ]
     )
+
+
+def _product(gradient: Tensor, factor: Tensor, dtype: torch.dtype) -> Tensor:
+    if gradient.dtype == dtype:
+        return gradient.mul_(factor)
+    # One pass over the gradient: autograd would convert the product in another one.
+    return torch.mul(gradient, factor, out=gradient.new_empty(gradient.shape, dtype=dtype))
 
 
 def only_wanted(wanted: tuple[bool, ...], tensors: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:

@@ -75,7 +75,7 @@ class _EagerValue(torch.autograd.Function):
         of, ctx.run, ctx.differentiate = others
         value: Tensor
         value, *ctx.gradients = ctx.run(of)
-        ctx.kind, ctx.wanted = type(of), len(ctx.gradients)
+        ctx.kind, ctx.wanted, ctx.dtype = type(of), len(ctx.gradients), first.dtype
         ctx.save_for_backward(*of)
         return value
 
@@ -86,7 +86,7 @@ class _EagerValue(torch.autograd.Function):
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is not None and may_write_in_place(grad_value):
             # Nobody else has these gradients: scaled where they are, a step holds them once.
-            return *scaled_in_place(grad_value, gradients, wanted), *others
+            return *scaled_in_place(grad_value, gradients, wanted, ctx.dtype), *others
         of = ctx.kind(*ctx.saved_tensors)
         if gradients is None:  # a second backward through the same graph
             with torch.no_grad():

@@ -15,6 +15,7 @@ from tests.python.soft_dtw.reference import (
     value_and_alignment,
     value_and_gradients,
 )
+from warpalign._core.transforms import scaled_in_place
 
 
 @pytest.mark.parametrize("single", ["x", "y", "both"])
@@ -135,6 +136,17 @@ def test_half_types_sum_in_float32(device: torch.device, dtype: torch.dtype) -> 
     assert float(value) == pytest.approx(expected.value, rel=1e-6)
     assert grad_x.isfinite().all()
     assert relative_error(grad_x[0], expected.grad_x) <= gradient_tolerance(1e-3, dtype)
+
+
+@pytest.mark.parametrize("dtype", [*HALF_DTYPES, torch.float32], ids=str)
+def test_gradients_are_scaled_and_rounded_once(device: torch.device, dtype: torch.dtype) -> None:
+    """In the series' type where that is a half type, else where they are; each pair by its factor."""
+    gradient, factor = randn(3, 5, 2, seed=1, device=device), randn(3, seed=2, device=device)
+    expected = (gradient * factor[:, None, None]).to(dtype)
+    found, none = scaled_in_place(factor, (gradient, gradient), (True, False), dtype)
+    assert found is not None and none is None
+    assert found.dtype == dtype and torch.equal(found, expected)
+    assert (found.data_ptr() == gradient.data_ptr()) == (dtype == torch.float32)
 
 
 @pytest.mark.parametrize("dtype", HALF_DTYPES, ids=str)
