@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Throughput of a training with DistributedDataParallel: the forecaster of training_impact.py, one process for each GPU.
+"""Throughput of a training with DistributedDataParallel: the forecaster of training_tasks.py, one process for each GPU.
 
     NCCL_NVLS_ENABLE=0 torchrun --standalone --nproc-per-node=2 -m benchmarks.soft_dtw.ddp_training
 
@@ -39,7 +39,7 @@ from benchmarks.harness.results import (
     write_rows,
 )
 from benchmarks.harness.timing import wall_s
-from benchmarks.soft_dtw.training_impact import CONTEXT, Forecaster, pulse_trains
+from benchmarks.soft_dtw.training_tasks import CONTEXT, Forecaster, pulse_trains
 
 ROUNDS = 5
 LIMIT_S = 120

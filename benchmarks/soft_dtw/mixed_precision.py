@@ -26,7 +26,8 @@ from benchmarks.harness.results import (
     write_rows,
 )
 from benchmarks.harness.timing import wall_s
-from benchmarks.soft_dtw.training_impact import JOBS, TASKS, Task, quick, warpalign_loss
+from benchmarks.soft_dtw.training_impact import warpalign_loss
+from benchmarks.soft_dtw.training_tasks import JOBS, TASKS, Task, quick
 
 MODES = ("float32", "bfloat16", "float16")
 

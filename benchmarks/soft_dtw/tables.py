@@ -295,53 +295,68 @@ def panel_options_table() -> str:
 
 def training_table() -> str:
     """Whole trainings with warpalign's loss and with others'."""
-    rows = newest(tables.load("nvidia-*/*-training.json"), "device", "task", "impl")
-    rows = [row for row in rows if row.get("seconds_per_epoch") is not None]
+    rows = [row for row in tables.load("nvidia-*/*-training.json") if row.get("seconds_per_epoch")]
+    runs = {(row["device"], row["task"], row["impl"], row["commit"]) for row in newest(rows, *RUN)}
+    rows = [row for row in rows if tuple(row[key] for key in (*RUN, "commit")) in runs]
     if not rows:
         return NOTHING
-    steps = {(row["device"], size_of(row)): row["step_ms"] for row in gpu_rows()}
-    peers = tables.load("peers/*.json")
     body = []
     for task in dict.fromkeys(row["task"] for row in rows):
-        trained = [row for row in rows if row["task"] == task]
-        for row in trained:
-            body.append(
-                [
-                    task,
-                    row["impl"],
-                    f"{row['B']} × {row['N']} × {row['M']}, D = {row['D']}",
-                    f"**{number(row['seconds_per_epoch'])}**",
-                    number(row["loss_ms"]),
-                    number(row["mib"]),
-                    f"{row['metric']} {number(row['metric_before'])} → {number(row['metric_after'])}",
-                ]
-            )
-        for row in (row for row in trained if row["impl"] == OURS):
-            size = size_of(row)._replace(gamma=1.0)
-            ours = steps.get((row["device"], size))
-            names = {other["impl"] for other in trained}
-            others = [peer for peer in peers_of(size, row["device"], peers) if peer["impl"] not in names]
-            for peer in others if ours is not None else []:
-                more = row["steps"] * row["calls"] * (peer["step_ms"] - ours) / 1e3
-                epoch = number(row["seconds_per_epoch"] + more)
-                body.append(
-                    [task, f"{peer['impl']}, estimated", "", epoch, number(peer["step_ms"]), "–", "–"]
-                )
+        of_task = [row for row in rows if row["task"] == task]
+        ours = min(row["seconds_per_epoch"] for row in of_task if row["impl"] == OURS)
+        for impl in dict.fromkeys(row["impl"] for row in of_task):
+            seeds = [row for row in of_task if row["impl"] == impl]
+            body.append(training_line(seeds, ours))
     header = [
         "training",
         "loss",
         "shape",
-        "seconds per epoch",
+        "epochs per hour",
+        "time, to warpalign's",
         "loss, ms",
         "peak MiB",
+        "largest batch",
         "metric, before → after",
     ]
     note = (
-        f"{origin(rows)}. `benchmarks/soft_dtw/training_impact.py`: the same weights, batches and seeds for every loss. "
-        "Loss: one forward and backward pass. Estimated: the epoch of warpalign plus the difference between the recorded "
-        "steps of that package and of warpalign at this shape (forward pass and both gradients, table above)."
+        f"{origin(rows)}. `benchmarks/soft_dtw/training_impact.py`: the same weights, batches and seeds for every loss; "
+        "the fastest of the seeds, and the least and the largest metric. Loss: one forward and backward pass."
     )
+    if any(row.get("largest_batch") for row in rows):
+        note += " Largest batch: of the loss alone, the largest power of 2 within 8 GiB; none above 65536 was tried."
+    if any(row["impl"] == "tslearn" for row in rows):
+        note += " tslearn computes on the CPU, and was trained for one epoch."
     return f"{markdown(header, body)}\n\n{note}"
+
+
+RUN = ("device", "task", "impl")
+
+
+def training_line(seeds: list[Row], ours: float) -> list[str]:
+    row = min(seeds, key=lambda one: one["seconds_per_epoch"])
+    before, after = (
+        [one[name] for one in seeds if one[name] is not None] for name in ("metric_before", "metric_after")
+    )
+    batches = [one["largest_batch"] for one in seeds if one.get("largest_batch") is not None]
+    return [
+        row["task"],
+        row["impl"],
+        f"{row['B']} × {row['N']} × {row['M']}, D = {row['D']}",
+        f"**{3600 / row['seconds_per_epoch']:,.0f}**".replace(",", " "),
+        f"{row['seconds_per_epoch'] / ours:.1f} ×" if row["impl"] != OURS else "",
+        number(row["loss_ms"]),
+        number(row["mib"]) if row["impl"] != "tslearn" else "–",
+        str(max(batches)) if batches else "–",
+        f"{row['metric']} {spread(before)} → {spread(after)}",
+    ]
+
+
+def spread(values: list[float]) -> str:
+    """The least and the largest value; one number where they are equal."""
+    if not values:
+        return "–"
+    least, largest = number(min(values)), number(max(values))
+    return least if least == largest else f"{least} … {largest}"
 
 
 def images() -> str:

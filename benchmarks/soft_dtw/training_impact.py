@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""What a faster loss does for a training: two models trained end to end, with warpalign's soft-DTW and with pysdtw's.
+"""What a faster loss does for a training: models trained end to end with warpalign's soft-DTW and with that of published packages.
 
-forecast: a GRU forecasts 512 steps of a pulse train whose tempo drifts. Metric: hard DTW to the truth per time step, on
+leaves and power: a perceptron forecasts the last 40 % of a series from the first 60 %, as in Cuturi & Blondel (2017, section 4.4). The series
+are OSULeaf (427 steps) and ACSF1 (1460 steps), which sktime ships; --data names a folder with OSULeaf_TRAIN.ts and so on where sktime is not
+installed. forecast: a GRU forecasts 512 steps of a pulse train whose tempo drifts. Metric of the three: hard DTW to the truth per time step, on
 unseen series. represent: a convolutional encoder learns embeddings (128 features) of "videos" (64 features per frame) that show one
 action at various speeds in front of other motions, so that two videos align and a video and a reversed one do not. Metric: difference of
 the action's phase along the hard DTW path between unseen videos.
 
-Both losses start from the same weights and see the same batches. `seconds_per_epoch` is the median of wall-clock times; `loss_ms` is
-one forward and backward of the loss by itself at the shape of the training; `mib` is the peak of the whole training. Writes
+All losses start from the same weights and see the same batches, for each of --seeds seeds. `seconds_per_epoch` is the median of wall-clock times;
+`loss_ms` is one forward and backward of the loss by itself at the shape of the training; `mib` is the peak of the whole training;
+`largest_batch` is the largest power of 2 with which the loss alone, forward and backward, fits in 8 GiB of GPU memory. tslearn's loss runs on the
+CPU whatever the device, so it trains one epoch with one seed, on leaves and power alone, and has no metric. Writes
 <device>/<date>-<commit>-training.json into the results folder.
 
-pysdtw is taken from --peer-path (a folder that holds it, or its wheel) or from where Python finds it; without it warpalign is trained
-alone, and benchmarks/report.py puts the recorded step times of published packages beside it.
+The packages are taken from --peer-path (folders that hold them) or from where Python finds them: softdtw_cuda (softdtw-cuda-torch),
+soft_dtw_cuda (Maghoumi), pysdtw, tslearn. One that is not there is left out.
 """
 
 from __future__ import annotations
@@ -20,8 +24,10 @@ import argparse
 import copy
 import statistics
 import sys
-from collections.abc import Callable
-from typing import NamedTuple
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,162 +44,64 @@ from benchmarks.harness.results import (
 )
 from benchmarks.harness.timing import median_ms, wall_s
 from benchmarks.soft_dtw.measure import inputs
-from benchmarks.soft_dtw.peers import supply_row_stack
+from benchmarks.soft_dtw.peers import PEERS, supply_row_stack
 from benchmarks.soft_dtw.sizes import Size
-from warpalign import dtw, dtw_path
+from benchmarks.soft_dtw.training_tasks import (
+    DATA_SETS,
+    JOBS,
+    SHIPPED_TASKS,
+    TASKS,
+    Loss,
+    Task,
+    quick,
+)
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""(B, N, D) and (B, M, D) to (B,) soft-DTW values."""
-
-
-class Task(NamedTuple):
-    """A training of `epochs` passes over `pairs` pairs in batches of `batch`; the loss sees series of `length`, D features."""
-
-    name: str
-    batch: int
-    length: int
-    D: int
-    gamma: float
-    pairs: int
-    epochs: int
-    calls: int  # of soft-DTW per step
-    metric: str
-
-    @property
-    def steps(self) -> int:
-        return self.pairs // self.batch
-
-
-TASKS = [
-    Task("forecast", 32, 512, 1, 0.1, 1024, 10, 1, "DTW per step"),
-    Task("represent", 32, 256, 128, 0.1, 512, 8, 2, "phase error"),
-]
-CONTEXT = 128  # steps that a forecast sees
-FRAME = 64  # features of a frame
-TEST_PAIRS = 64
-
-
-def pulse_trains(count: int, length: int, generator: torch.Generator) -> Tensor:
-    """(count, length): pulses whose tempo is a random walk around a period of 24 to 48 steps."""
-    period = 24 + 24 * torch.rand(count, 1, generator=generator)
-    drift = 0.02 * torch.randn(count, length, generator=generator).cumsum(1).clamp(-0.5, 0.5)
-    phase = torch.rand(count, 1, generator=generator) + (drift.exp() / period).cumsum(1)
-    pulses = (-(((phase % 1 - 0.5) / 0.1) ** 2)).exp()
-    return pulses + 0.05 * torch.randn(count, length, generator=generator)
-
-
-def smooth(count: int, length: int, generator: torch.Generator) -> Tensor:
-    """(count, length): sums of a few slow waves."""
-    t = torch.linspace(0, 1, length)
-    waves = torch.randn(count, 6, 1, generator=generator) / 6**0.5
-    shift = torch.rand(count, 6, 1, generator=generator)
-    return (waves * torch.sin(2 * torch.pi * (torch.arange(1, 7)[:, None] * t + shift))).sum(1)
-
-
-def videos(count: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Frames (count, length, FRAME) and the phase 0 ... 1 of the action in each frame (count, length)."""
-    speed = smooth(count, length, generator).mul(1.5).exp().cumsum(1)
-    phase = (speed - speed[:, :1]) / (speed[:, -1:] - speed[:, :1])
-    world = torch.Generator().manual_seed(7)  # the camera and the action: the same in all videos
-    frequency = torch.arange(1, 5).repeat(2)
-    offset = torch.rand(8, generator=world)
-    action = torch.sin(torch.pi * frequency * phase[..., None] + 2 * torch.pi * offset)
-    other = smooth(8 * count, length, generator).view(count, 8, length).transpose(1, 2)
-    camera = torch.randn(16, FRAME, generator=world) / 4
-    frames = torch.cat([action, 3 * other], -1) @ camera
-    return frames + 0.3 * torch.randn(frames.shape, generator=generator), phase
-
-
-class Forecaster(nn.Module):
-    def __init__(self, horizon: int) -> None:
-        super().__init__()
-        self.encoder = nn.GRU(1, 128, batch_first=True)
-        self.head = nn.Sequential(nn.Linear(128, 512), nn.GELU(), nn.Linear(512, horizon))
-
-    def forward(self, context: Tensor) -> Tensor:
-        """(B, CONTEXT) to (B, horizon, 1)."""
-        states, _ = self.encoder(context.unsqueeze(-1))
-        forecast: Tensor = self.head(states[:, -1])
-        return forecast.unsqueeze(-1)
-
-
-class Encoder(nn.Module):
-    def __init__(self, features: int) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.Conv1d(FRAME, 128, 5, padding=2), nn.GELU(), nn.Conv1d(128, features, 5, padding=2)
-        )
-
-    def forward(self, frames: Tensor) -> Tensor:
-        """(B, N, FRAME) to (B, N, features) of length 1."""
-        return nn.functional.normalize(self.layers(frames.transpose(1, 2)).transpose(1, 2), dim=-1)
-
-
-class Job(NamedTuple):
-    """A task with its data on the device, from seeds."""
-
-    model: nn.Module
-    step_loss: Callable[[nn.Module, Tensor, Loss], Tensor]
-    """Mean loss of the pairs of an index."""
-    score: Callable[[nn.Module], float]
-    """The metric, on unseen pairs."""
-
-
-def forecasting(task: Task, device: torch.device) -> Job:
-    generator = torch.Generator().manual_seed(1)
-    series = pulse_trains(task.pairs + TEST_PAIRS, CONTEXT + task.length, generator).to(device)
-    context, future = series[:, :CONTEXT], series[:, CONTEXT:, None]
-
-    def step_loss(model: nn.Module, index: Tensor, loss: Loss) -> Tensor:
-        return loss(model(context[index]), future[index]).mean() / task.length
-
-    def score(model: nn.Module) -> float:
-        # Hard DTW runs on the CPU.
-        return float(dtw(model(context[task.pairs :]).cpu(), future[task.pairs :].cpu()).mean() / task.length)
-
-    return Job(Forecaster(task.length), step_loss, score)
-
-
-def representation(task: Task, device: torch.device) -> Job:
-    generator = torch.Generator().manual_seed(1)
-    count = task.pairs + TEST_PAIRS
-    (left, phase), (right, other_phase) = (videos(count, task.length, generator) for _ in range(2))
-    left, right = left.to(device), right.to(device)
-
-    def step_loss(model: nn.Module, index: Tensor, loss: Loss) -> Tensor:
-        x, y = model(left[index]), model(right[index])
-        difference = loss(x, y) - loss(x, y.flip(1))
-        return nn.functional.softplus(4 * difference / task.length + 1).mean()
-
-    def score(model: nn.Module) -> float:
-        unseen = slice(task.pairs, count)
-        paths = dtw_path(model(left[unseen]).cpu(), model(right[unseen]).cpu()).paths
-        found = zip(paths, phase[unseen], other_phase[unseen], strict=True)
-        return statistics.fmean(float((p[path[:, 0]] - q[path[:, 1]]).abs().mean()) for path, p, q in found)
-
-    return Job(Encoder(task.D), step_loss, score)
-
-
-JOBS = {"forecast": forecasting, "represent": representation}
-
-
-def quick(task: Task) -> Task:
-    return task._replace(length=48, pairs=64, epochs=2)
+BATCH_LIMIT_GIB = 8
+MOST_PAIRS = 2**16  # largest_batch() looks no further
 
 
 def warpalign_loss(gamma: float, device: torch.device) -> Loss:
     return lambda x, y: warpalign.soft_dtw(x, y, gamma=gamma)
 
 
+def softdtw_cuda_torch_loss(gamma: float, device: torch.device) -> Loss:
+    return PEERS["softdtw_cuda_torch"](gamma)
+
+
+def soft_dtw_cuda_loss(gamma: float, device: torch.device) -> Loss:
+    module: Any = import_module("soft_dtw_cuda")
+    loss: Loss = module.SoftDTW(use_cuda=device.type == "cuda", gamma=gamma)
+    return loss
+
+
 def pysdtw_loss(gamma: float, device: torch.device) -> Loss:
-    supply_row_stack()
     import pysdtw
 
     loss: Loss = pysdtw.SoftDTW(gamma=gamma, use_cuda=device.type == "cuda")
     return loss
 
 
-LOSSES = {"warpalign": warpalign_loss, "pysdtw": pysdtw_loss}
+def tslearn_loss(gamma: float, device: torch.device) -> Loss:
+    module: Any = import_module("tslearn.metrics")
+    loss: Loss = module.SoftDTWLossPyTorch(gamma=gamma)
+    return loss
+
+
+LOSSES = {
+    "warpalign": warpalign_loss,
+    "softdtw_cuda_torch": softdtw_cuda_torch_loss,
+    "soft_dtw_cuda": soft_dtw_cuda_loss,
+    "pysdtw": pysdtw_loss,
+    "tslearn": tslearn_loss,
+}
+MODULES = {"softdtw_cuda_torch": "softdtw_cuda", "tslearn": "tslearn"}
+ON_A_GPU_ALONE = ("softdtw_cuda_torch", "soft_dtw_cuda")
+
+
+def is_there(impl: str, device: torch.device) -> bool:
+    if impl in ON_A_GPU_ALONE and device.type != "cuda":
+        return False
+    return find_spec(MODULES.get(impl, impl)) is not None
 
 
 def loss_ms(task: Task, loss: Loss, device: torch.device) -> float:
@@ -205,11 +113,32 @@ def loss_ms(task: Task, loss: Loss, device: torch.device) -> float:
     return median_ms(lambda: torch.autograd.grad(loss(x, y).sum(), wanted), device, 0.3)
 
 
-def train(task: Task, loss: Loss, device: torch.device) -> Row:
-    torch.manual_seed(0)
+def largest_batch(task: Task, loss: Loss, device: torch.device) -> int | None:
+    """The largest power of 2 pairs whose loss, forward and backward, fits in BATCH_LIMIT_GIB; None on a CPU, or if 1 does not."""
+    if device.type != "cuda":
+        return None
+    torch.cuda.empty_cache()
+    whole = torch.cuda.get_device_properties(device).total_memory
+    torch.cuda.set_per_process_memory_fraction(BATCH_LIMIT_GIB * 2**30 / whole)
+    found, batch = None, 1
+    try:
+        while batch <= MOST_PAIRS:
+            x, y = inputs(Size(batch, task.length, task.length, task.D), device)
+            torch.autograd.grad(loss(x, y.detach()).sum(), x)
+            found, batch = batch, 2 * batch
+    except torch.cuda.OutOfMemoryError:
+        pass
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+        torch.cuda.empty_cache()
+    return found
+
+
+def train(task: Task, loss: Loss, seed: int, device: torch.device) -> Row:
+    torch.manual_seed(seed)
     job = JOBS[task.name](task, device)
     model = job.model.to(device)
-    batches = torch.Generator().manual_seed(2)
+    batches = torch.Generator().manual_seed(seed)
 
     @torch.no_grad()
     def score() -> float:
@@ -254,14 +183,37 @@ def train(task: Task, loss: Loss, device: torch.device) -> Row:
 
 
 def told(row: Row) -> str:
-    start = f"{row['task']:10} {row['impl']:10}"
+    start = f"{row['task']:10} {row['impl']:18} {row['seed']}"
     if "error" in row:
         return f"{start} {row['error']}"
     memory = "-" if row["mib"] is None else f"{row['mib']:.0f} MiB"
     return (
         f"{start} {row['seconds_per_epoch']:>8} s/epoch  loss {row['loss_ms']:>7} ms  {memory:>9}  "
-        f"{row['metric']} {row['metric_before']} -> {row['metric_after']}"
+        f"batch {row['largest_batch']}  {row['metric']} {row['metric_before']} -> {row['metric_after']}"
     )
+
+
+def rows_of(task: Task, impl: str, seeds: int, start: Row, device: torch.device) -> list[Row]:
+    """A row of each seed; one row with an error if the package fails."""
+    on_cpu = impl == "tslearn"
+    start = {**start, "task": task.name, "impl": impl, "B": task.batch, "N": task.length, "M": task.length}
+    start |= {"D": task.D, "gamma": task.gamma, "dtype": "float32", "steps": task.steps, "calls": task.calls}
+    rows: list[Row] = []
+    try:
+        loss = LOSSES[impl](task.gamma, device)
+        for seed in range(1 if on_cpu else seeds):
+            trained = task._replace(epochs=1) if on_cpu else task
+            row = {**start, "seed": seed, "epochs": trained.epochs, "largest_batch": None}
+            row |= train(trained, loss, seed, device)
+            if on_cpu:
+                row["metric_after"] = None
+            elif seed == 0:
+                row["largest_batch"] = largest_batch(task, loss, device)
+            rows.append(row)
+    except Exception as error:  # a package may fail in any way; the other rows still count
+        text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+        rows.append({**start, "seed": len(rows), "error": text})
+    return rows
 
 
 def main() -> int:
@@ -270,28 +222,27 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="few and short series")
     parser.add_argument("--tasks", nargs="+", default=list(JOBS), choices=list(JOBS))
     parser.add_argument("--losses", nargs="+", default=list(LOSSES), choices=list(LOSSES))
-    parser.add_argument("--peer-path", default=None, help="folder that holds pysdtw, or its wheel")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--data", type=Path, default=None, help="folder of the .ts files (default: sktime's)")
+    parser.add_argument("--peer-path", nargs="+", default=[], help="folders that hold packages, or wheels")
     add_arguments(parser)
     arguments = parser.parse_args()
-    sys.path[:0] = filter(None, [arguments.peer_path])
+    sys.path[:0] = arguments.peer_path
+    supply_row_stack()
     device = torch.device(arguments.device)
     name = device_name(device)
     target, commit = result_path(arguments, name, "-training")
     rows: list[Row] = []
-    for task in TASKS:
+    for task in (*SHIPPED_TASKS, *TASKS):
         if task.name not in arguments.tasks:
             continue
-        task = quick(task) if arguments.quick else task
+        task = (quick(task) if arguments.quick else task)._replace(folder=arguments.data)
         for impl in arguments.losses:
-            row: Row = {"op": "training", "task": task.name, "impl": impl, "device": name, "B": task.batch}
-            row |= {"N": task.length, "M": task.length, "D": task.D, "gamma": task.gamma, "dtype": "float32"}
-            row |= {"steps": task.steps, "epochs": task.epochs, "calls": task.calls}
-            try:
-                row |= train(task, LOSSES[impl](task.gamma, device), device)
-            except Exception as error:  # a peer may fail in any way; the other rows still count
-                row["error"] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
-            rows.append({**row, **stamp(commit)})
-            print(told(row), flush=True)
+            if not is_there(impl, device) or (impl == "tslearn" and task.name not in DATA_SETS):
+                continue
+            for row in rows_of(task, impl, arguments.seeds, {"op": "training", "device": name}, device):
+                rows.append({**row, **stamp(commit)})
+                print(told(row), flush=True)
             write_rows(rows, target)
     failed = sum("error" in row for row in rows)
     print(f"{len(rows)} rows, {failed} with a failure, in {target}")

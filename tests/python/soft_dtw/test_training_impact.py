@@ -15,26 +15,31 @@ from benchmarks.soft_dtw import tables, training_impact
 def test_trainings_on_the_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """warpalign's and pysdtw's losses train the same model, and both learn."""
+    """All losses that run on a CPU train the same model, on shipped data and on others, and it learns."""
     pytest.importorskip("pysdtw")
-    options = ["--device", "cpu", "--quick", "--commit", "test", "--out", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", ["training_impact", *options])
+    pytest.importorskip("sktime")
+    options = ["--device", "cpu", "--quick", "--seeds", "1", "--commit", "test", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["training_impact", *options, "--tasks", "leaves", "represent"])
     assert training_impact.main() == 0, capsys.readouterr().out
     (file,) = tmp_path.glob("*/*-test-training.json")
     rows = json.loads(file.read_text())
     assert [(row["task"], row["impl"]) for row in rows] == [
-        (task, impl) for task in ("forecast", "represent") for impl in ("warpalign", "pysdtw")
+        ("leaves", "warpalign"),
+        ("leaves", "pysdtw"),
+        ("leaves", "tslearn"),
+        ("represent", "warpalign"),
+        ("represent", "pysdtw"),
     ]
-    for ours, theirs in (rows[:2], rows[2:]):
+    for ours, theirs in (rows[:2], rows[3:]):
         assert ours["metric_after"] < ours["metric_before"] == theirs["metric_before"]
         assert ours["metric_after"] == pytest.approx(theirs["metric_after"], rel=0.05)
+    assert rows[2]["metric_before"] == rows[0]["metric_before"] and rows[2]["metric_after"] is None
 
-    peer = {"impl": "peer", "device": rows[0]["device"], "B": 32, "N": 48, "M": 48, "D": 1, "gamma": 1.0}
-    table_row = {**peer, "op": "soft_dtw", "step_ms": 1.0, "dtype": "float32", "precision": "highest"}
-    monkeypatch.setattr(tables, "gpu_rows", lambda: [table_row])
-    monkeypatch.setattr(
-        harness, "load", lambda pattern: [{**peer, "step_ms": 11.0}] if "peers" in pattern else rows
-    )
-    (line,) = [line for line in tables.training_table().splitlines() if "estimated |" in line]
-    # 2 steps per epoch, each 10 ms longer.
-    assert f"| {harness.number(rows[0]['seconds_per_epoch'] + 0.02)} | 11 |" in line
+    second = {**rows[0], "seed": 1, "seconds_per_epoch": 1e6, "metric_after": 2.5, "largest_batch": 64}
+    monkeypatch.setattr(harness, "load", lambda pattern: [*rows, second])
+    lines = [line.split(" | ") for line in tables.training_table().splitlines() if line.startswith("| ")]
+    assert [line[1] for line in lines[2:]] == [row["impl"] for row in rows]
+    least = harness.number(min(2.5, rows[0]["metric_after"]))
+    assert lines[2][4] == "" and lines[2][7] == "64" and least in lines[2][8]
+    times = rows[1]["seconds_per_epoch"] / rows[0]["seconds_per_epoch"]
+    assert lines[3][4] == f"{times:.1f} ×" and lines[3][7] == "–"
