@@ -1,4 +1,4 @@
-"""Tables of studies: sampled alignments, learned metrics, gamma, half types, and packed series."""
+"""Tables of studies: sampled alignments, learned metrics, gamma, half types, several GPUs, and packed series."""
 
 from __future__ import annotations
 
@@ -157,6 +157,37 @@ def half_types_table() -> str:
     return f"{markdown(header, body)}\n\n{note}"
 
 
+def ddp_table() -> str:
+    """Trainings with DistributedDataParallel."""
+    rows = newest(tables.load("nvidia-*/*-ddp.json"), "device", "B", "N", "processes")
+    if not rows:
+        return NOTHING
+    rows.sort(key=lambda row: (row["device"], row["N"], row["B"], row["processes"]))
+    header = [
+        "pairs per GPU",
+        "steps",
+        "GPUs",
+        "step, ms",
+        "without DDP, ms",
+        "pairs per second",
+        "efficiency",
+    ]
+    body = [
+        [
+            *(str(row["B"]), f"{row['N']} × {row['M']}", str(row["processes"]), number(row["step_ms"])),
+            *(number(row["step_alone_ms"]), f"**{row['pairs_per_s']:,.0f}**".replace(",", " ")),
+            f"{100 * row['efficiency']:.0f} %",
+        ]
+        for row in rows
+    ]
+    same = all(row["same_weights"] for row in rows)
+    note = (
+        f"{origin(rows)}. `benchmarks/soft_dtw/ddp_training.py`: a process for each GPU of one host, NCCL; pairs of all GPUs. "
+        f"All processes {'end' if same else 'do not end'} with the same weights."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
 def packed_table() -> str:
     """Packed series beside padded ones."""
     rows = newest(tables.load("nvidia-*/*-packed.json"), "device", "B", "longest", "D", "lengths")
@@ -251,6 +282,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "gamma-training": gamma_training_table,
     "mixed-precision": mixed_precision_table,
     "half-types": half_types_table,
+    "ddp": ddp_table,
     "packed": packed_table,
     "barycenters": barycenters_table,
     "elastic": elastic_table,
