@@ -203,9 +203,11 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )
 
 
-def check_options(options: dict[str, Any], dim: int, dtype: torch.dtype, device: torch.device) -> float:
+def check_options(
+    options: dict[str, Any], dim: int, dtype: torch.dtype, device: torch.device, length: int = 70
+) -> float:
     """Kernels with options, for gradients and for values alone; panels on several multiprocessors."""
-    x, y = torch.randn(2, 70, dim).to(dtype), torch.randn(2, 290, dim).to(dtype)
+    x, y = torch.randn(2, length, dim).to(dtype), torch.randn(2, 290, dim).to(dtype)
 
     def results(function: Callable[..., Tensor], where: torch.device, width: torch.dtype) -> list[Tensor]:
         own: dict[str, Any] = {k: v.to(where) if isinstance(v, Tensor) else v for k, v in options.items()}
@@ -296,6 +298,11 @@ def cases(device: torch.device) -> Iterator[Case]:
                 continue
             yield _case(
                 f"options {number}, D = {dim}", dtype, partial(check_options, options, dim, dtype, device)
+            )
+        for dim in (1, 2, 3, 6) if dtype == torch.float32 else ():
+            # Too short to be swept from both ends.
+            yield _case(
+                f"a short band, D = {dim}", dtype, partial(check_options, OPTIONS[0], dim, dtype, device, 40)
             )
         yield _case("subsequence", dtype, partial(check_subsequence, dtype, device))
         yield _case("alignment in a band", dtype, partial(check_banded_alignment, dtype, device))

@@ -1,4 +1,4 @@
-"""Tables of studies: sampled alignments, learned metrics, gamma, half types, several GPUs, and packed series."""
+"""Tables of studies: sampled alignments, learned metrics, gamma, half types, several GPUs, bands, and packed series."""
 
 from __future__ import annotations
 
@@ -188,6 +188,30 @@ def ddp_table() -> str:
     return f"{markdown(header, body)}\n\n{note}"
 
 
+def few_pairs_in_a_band_table() -> str:
+    """Few pairs in a band, from one end and from both."""
+    rows = newest(tables.load("nvidia-*/*-bands.json"), "device", "B", "N", "D", "options")
+    if not rows:
+        return NOTHING
+    header = ["pairs × N² × D", "options", "cells", "values, one end, ms", "values, ms"]
+    header += ["step, one end, ms", "step, ms", "faster", "of all cells' step"]
+    whole = {(row["B"], row["N"], row["D"]): row["step_ms"] for row in rows if row["options"] == "none"}
+    body = [
+        [
+            *(f"{row['B']} × {row['N']}² × {row['D']}", row["options"], f"{100 * row['cells']:.0f} %"),
+            *(number(row[name]) for name in ("one_end_values_ms", "values_ms", "one_end_step_ms")),
+            *(f"**{number(row['step_ms'])}**", times(row["one_end_step_ms"] / row["step_ms"])),
+            f"{100 * row['step_ms'] / whole[row['B'], row['N'], row['D']]:.0f} %",
+        ]
+        for row in rows
+    ]
+    note = (
+        f"{origin(rows)}. `benchmarks/soft_dtw/narrow_bands.py`: in a CUDA graph, float32, gamma 1; the band's radius in % of N; both "
+        "columns of a kind in one run, with sweeps from the first step alone and as chosen."
+    )
+    return f"{markdown(header, body)}\n\n{note}"
+
+
 def packed_table() -> str:
     """Packed series beside padded ones."""
     rows = newest(tables.load("nvidia-*/*-packed.json"), "device", "B", "longest", "D", "lengths")
@@ -283,6 +307,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "mixed-precision": mixed_precision_table,
     "half-types": half_types_table,
     "ddp": ddp_table,
+    "few-pairs-in-a-band": few_pairs_in_a_band_table,
     "packed": packed_table,
     "barycenters": barycenters_table,
     "elastic": elastic_table,

@@ -96,6 +96,19 @@ WARPALIGN_ANYWHERE inline IndexRange band_rows(const Band& band, int j, int n, i
           first_row([&](IndexRange row) { return row.begin > j; })};
 }
 
+// The mean number of a column's rows in the band, of an n x m table: from 64 of its rows, and at least 1.
+inline int mean_rows_in_band(const Band& band, int n, int m) {
+  if (band.kind == BandKind::kNone) return n;
+  constexpr int kSamples = 64;
+  std::int64_t cells = 0;
+  for (std::int64_t k = 0; k < kSamples; ++k) {
+    const IndexRange row = band_columns(band, static_cast<int>((2 * k + 1) * n / (2 * kSamples)), n, m);
+    cells += row.end > row.begin ? row.end - row.begin : 0;
+  }
+  const double rows = static_cast<double>(cells) / kSamples * n / m;
+  return rows < 1 ? 1 : rows < n ? static_cast<int>(rows) : n;
+}
+
 // Whether the band leaves out no cell of an n x m pair, nor of a shorter one.
 inline bool holds_everything(const Band& band, int n, int m) {
   return band.kind != BandKind::kItakura && band.kind != BandKind::kNone &&

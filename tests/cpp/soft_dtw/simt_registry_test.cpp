@@ -47,7 +47,8 @@ Batch<float> in_halves(Batch<float> batch) {
 }
 
 // A lane has 1 column of narrow pairs, 4 of wide ones that fill the device where only values are wanted, else
-// 2. Sweeps that meet have two helpers per strip on up to 4 strips per multiprocessor, one on up to 8.
+// 2. Sweeps that meet have two helpers per strip on up to 4 strips per multiprocessor, one on up to 8. In a
+// band they have two, or start at the first step.
 void solve_few_features(int dim) {
   for (Wanted wanted : {kValue, kGradients}) {
     simt::device.multiprocessors = 3;
@@ -55,6 +56,9 @@ void solve_few_features(int dim) {
     solve(Batch<float>({1, 70, 90, dim}, 1.0, 2), wanted, true);
     for (int m : {90, 440}) solve(Batch<float>({1, 65, m, dim}, 1.0, 3), wanted);
     solve(Batch<float>({2, 65, 440, dim}, 1.0, 4), wanted);
+    Batch<float> meeting({1, 70, 90, dim}, 1.0, 4);
+    meeting.options.band = {BandKind::kSakoeChiba, 20, 2.0};
+    solve(meeting, wanted);
     simt::device.multiprocessors = 1;
     solve(Batch<float>({8, 40, 100, dim}, 1.0, 5), wanted);
     Batch<float> banded({2, 40, 70, dim}, 1.0, 6);
@@ -66,7 +70,7 @@ void solve_few_features(int dim) {
   }
 }
 
-// Sweeps over a panel meet, too: two helpers, one, or none. In a band they do not.
+// Sweeps over a panel meet, too: two helpers, one, or none. In a band they have two, or none.
 void solve_panels() {
   simt::device.multiprocessors = 3;
   for (Wanted wanted : {kValue, kGradients}) {

@@ -69,6 +69,33 @@ TEST_F(WaysCuda, EveryWayIsRightWhereItServes) {
   }
 }
 
+// The band leaves strips before the sweeps meet, within the strip, and in strips that only one sweep visits.
+TEST_F(WaysCuda, BothEndsInABand) {
+  const int shapes[][2] = {{64, 64}, {70, 300}, {300, 290}, {129, 513}, {400, 65}};
+  const Band bands[] = {{BandKind::kSakoeChiba, 0, 2.0},  {BandKind::kSakoeChiba, 9, 2.0},
+                        {BandKind::kSakoeChiba, 90, 2.0}, {BandKind::kSlanted, 1, 2.0},
+                        {BandKind::kSlanted, 40, 2.0},    {BandKind::kAbsolute, 340, 2.0},
+                        {BandKind::kItakura, 0, 1.5},     {BandKind::kNone, 0, 2.0}};
+  int turn = 0;
+  for (const auto& [n, m] : shapes) {
+    for (const Band& band : bands) {
+      const int dims[] = {1, 2, 3, 4, 9};
+      const int dim = dims[++turn % 5];
+      Batch<float> batch({2, n, m, dim}, turn % 3 == 0 ? 0.1 : 1.0, turn);
+      batch.options.band = band;
+      batch.options.step_penalty = turn % 3 == 1 && band.kind != BandKind::kNone ? 0.0 : 0.4;
+      batch.x_lengths = {n, n - turn % 11};  // some too short to be swept from both ends
+      batch.y_lengths = {m - turn % 30, m};
+      batch.fill_padding_with_nan();
+      SCOPED_TRACE(::testing::Message() << n << " x " << m << ", band " << static_cast<int>(band.kind)
+                                        << " of radius " << band.radius << ", turn " << turn);
+      const Wanted wanted = turn % 6 == 0 ? kValue : kGradients;
+      const char* const way = dim == 9 ? "panel_both_ends" : "few_features_both_ends";
+      expect_close(batch, run_on<DeviceBuffer>(batch, wanted, by(way)));
+    }
+  }
+}
+
 TEST_F(WaysCuda, AnErrorSaysWhyAndWhichWaysCan) {
   const Batch<float> batch({2, 70, 130, 9}, 0.5, 3);
   const Status few = status_of(batch, by("few_features"));

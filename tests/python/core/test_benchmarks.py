@@ -24,6 +24,7 @@ from benchmarks.soft_dtw import (
     cdist_scaling,
     cpu_cells,
     cpu_tables,
+    narrow_bands,
     second_order,
     sweep,
     tables,
@@ -308,6 +309,18 @@ def test_sweep_on_the_cpu(run: Run, tmp_path: Path) -> None:
     assert all(row["step_ms"] > 0 and row["forward_ms"] > 0 for row in rows)
     graphed = [{**row, "graph_forward_ms": row["forward_ms"], "graph_step_ms": None} for row in rows]
     assert draw_sweep(graphed, tmp_path).stat().st_size > 10_000
+
+
+def test_bands_on_the_cpu(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(narrow_bands, "--device", "cpu", "--quick", "--out", str(tmp_path))
+    (file,) = tmp_path.glob("*/*-bands.json")
+    rows = json.loads(file.read_text())
+    # Of 70 x 70 cells those with |i - j| <= 18, 7 and 1.
+    assert [row["cells"] for row in rows] == [1.0, 0.459, 0.203, 0.0424, 1.0]
+    assert all(row["step_ms"] > 0 and row["one_end_values_ms"] > 0 for row in rows)
+    monkeypatch.setattr(harness, "load", lambda pattern: rows)
+    (line,) = [line for line in tables.TABLES["few-pairs-in-a-band"]().splitlines() if "band of 10 %" in line]
+    assert f"| {100 * rows[2]['step_ms'] / rows[0]['step_ms']:.0f} % |" in line
 
 
 def test_a_sweep_without_time_says_so(run: Run, tmp_path: Path) -> None:

@@ -51,6 +51,30 @@ def test_values_and_gradients(cuda: torch.device, case: str, dtype: torch.dtype,
     assert_close(got, expected, TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("d", [1, 3, 20])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"bandwidth": 30},
+        {"bandwidth": 2, "band": "slanted", "step_penalty": 0.3},
+        {"band": "itakura", "max_slope": 2.5},
+        {"step_penalty": 0.3},
+    ],
+    ids=str,
+)
+def test_few_long_pairs_from_both_ends(cuda: torch.device, options: dict[str, Any], d: int) -> None:
+    """Several blocks sweep a pair from both ends, and every run gives bitwise identical results."""
+    generator = torch.Generator().manual_seed(d)
+    x, y = torch.randn(3, 300, d, generator=generator), torch.randn(3, 620, d, generator=generator)
+    expected = step(soft_dtw64, x.double(), y.double(), options, CPU)
+    first = step(warpalign.soft_dtw, x, y, options, cuda)
+    # Sums of 920 steps, three times as many as above.
+    assert_close(first, expected, 3 * TOLERANCE[torch.float32])
+    for _ in range(5):
+        again = step(warpalign.soft_dtw, x, y, options, cuda)
+        assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
+
+
 @pytest.mark.parametrize("case", ["sakoe_chiba", "penalty", "hard", "gammas", "euclidean"])
 def test_cost_matrices_and_alignments(cuda: torch.device, case: str) -> None:
     x, y = series(6, torch.float64)

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/plan_cache.h"
+#include "soft_dtw/band.h"
 #include "soft_dtw/cuda/call/call.h"
 #include "soft_dtw/tuning.h"
 
@@ -41,11 +42,13 @@ Need need_of(const Call& call) {
             p.n,
             p.m,
             p.dim,
+            0,
             p.cost.data || call.out.alignment,
             call.batch_invariant,
             false,
             call.way};
   if (exchanges_series(call)) std::swap(need.n, need.m);
+  need.rows_in_band = mean_rows_in_band(p.band, need.n, need.m);
   return need;
 }
 
@@ -200,9 +203,14 @@ const char* why_not(Way way, const Call& call, DeviceTraits device) {
   if (from_both_ends(way)) {
     if (need.batch_invariant) return "sums from both ends depend on the batch, and batch_invariant is set";
     if (need.n < kShortestMeeting) return "sweeps from both ends take 64 rows or more";
-    if (need.options != Options::kNone) return "sweeps from both ends take squared distances and no options";
-    if (source == CostSource::kTiles && (need.holds_cells || need.dim > kMostMeetingFeatures)) {
-      return "tiles are swept from both ends for at most 64 features, without an alignment";
+    const bool of_panel = source == CostSource::kPanel;
+    const Options options = of_panel ? *options_in_panel(p, call.out) : need.options;
+    if (options == Options::kAll) {
+      return "sweeps from both ends take squared distances, and of the options a band and a step penalty";
+    }
+    const bool in_tiles = source == CostSource::kTiles;
+    if (in_tiles && (options != Options::kNone || need.holds_cells || need.dim > kMostMeetingFeatures)) {
+      return "tiles are swept from both ends for at most 64 features, without options and an alignment";
     }
   }
   Call forced = call;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "soft_dtw/cuda/call/select.h"
 #include "soft_dtw/tuning.h"
 
@@ -11,9 +13,18 @@ bool may_meet(const Need& need) {
   return need.may_sweep_from_both_ends() && !need.batch_invariant && !need.holds_cells &&
          need.dim <= kMostMeetingFeatures && need.n >= kShortestMeeting;
 }
+// The number of a sweep's strips that are at work at the same time. A strip begins 39 steps after the strip
+// on its left. With a band it also begins as many rows later as the band descends over a strip's columns, and
+// ends when the band has left it. One more is counted, because blocks take whole panels.
+double strips_at_work(const Need& need, int columns_per_lane) {
+  const double strips = strips_of(need.m, columns_per_lane);
+  if (need.rows_in_band >= need.n) return strips;
+  const double descent = 32.0 * columns_per_lane * need.n / need.m;
+  return std::min(strips, 1 + (need.rows_in_band + descent + 31) / (descent + 31 + kGroup));
+}
 bool has_room_for_both_ends(const Need& need, int columns_per_lane, int strips_of_multiprocessor,
                             DeviceTraits device) {
-  const double strips = 2.0 * need.batch * strips_of(need.m, columns_per_lane);
+  const double strips = 2.0 * need.batch * strips_at_work(need, columns_per_lane);
   return need.batch < device.multiprocessors &&
          strips <= static_cast<double>(strips_of_multiprocessor) * device.multiprocessors;
 }
@@ -31,6 +42,20 @@ KernelKey with_helpers(const KernelKey& key, const Need& need, DeviceTraits devi
     if (has_room_for_both_ends(need, 2, most, device)) return helped;
   }
   return key;
+}
+
+// The kernel for bands and penalties that sweeps from both ends, if the device holds its strips; else `key`.
+// There is one for 1 feature and one for 2 to 4, as the time of few pairs is that of a chain of cells, and
+// gradients always have two helpers.
+KernelKey with_both_ends(const KernelKey& key, const Need& need, DeviceTraits device) {
+  if (!may_meet(need) || !has_room_for_both_ends(need, 2, cuda_tuning(device).meeting_strips, device)) {
+    return key;
+  }
+  KernelKey meeting = key;
+  meeting.meets = true;
+  meeting.features = need.dim == 1 ? 1 : kMostFewFeatures;
+  meeting = with_helpers(meeting, need, device);
+  return kernel_of(meeting) ? meeting : key;
 }
 
 // Some crews for few strips exist only in kernels whose sweeps may start from both ends. Such a kernel also
@@ -53,7 +78,7 @@ KernelKey few_features_key(const Need& need, DeviceTraits device) {
                 false,
                 2,
                 need.dim <= 2 ? need.dim : kMostFewFeatures};
-  if (need.options == Options::kPaths) return key;
+  if (need.options == Options::kPaths) return with_both_ends(key, need, device);
   if (need.options == Options::kAll) {
     key.columns_per_lane = 1;
     key.sweeps = Sweeps::kAsAsked;
@@ -76,8 +101,7 @@ KernelKey few_features_key(const Need& need, DeviceTraits device) {
 KernelKey panel_key(const Need& need, DeviceTraits device) {
   const KernelKey key{
       Arithmetic::kFloat32, CostSource::kPanel, need.options, sweeps_of(need), CrewKind::kNone, false, 2, 0};
-  if (!need.may_sweep_from_both_ends() || need.options != Options::kNone || need.batch_invariant ||
-      need.n < kShortestMeeting ||
+  if (!need.may_sweep_from_both_ends() || need.batch_invariant || need.n < kShortestMeeting ||
       !has_room_for_both_ends(need, 2, cuda_tuning(device).meeting_strips, device)) {
     return key;
   }

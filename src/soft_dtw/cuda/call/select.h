@@ -36,6 +36,7 @@ struct Need {
   int n;
   int m;
   int dim;
+  int rows_in_band;        // of a column, on average; n without a band
   bool holds_cells;        // there is a cost matrix, or an alignment is requested: costs must come in tiles
   bool batch_invariant;    // a pair's results must not depend on the rest of the batch
   bool in_panel;           // costs are in a panel

@@ -123,7 +123,7 @@ class FewFeatures {
     }
     if constexpr (kPaths) {
       const bool writes = w_.lane == 0 && w_.pair.grad_x;
-      const auto before = [&] { return band_rows(p_.band, w_.strip * 32 * W - 1, w_.pair.n, w_.pair.m).end; };
+      const auto before = [&] { return rows_in_band(w_, w_.strip * 32 * W - 1).end; };
       own_rows_ = rows_as_steps(w_, writes && w_.has_left() ? before() : 0, writes ? w_.end_row : 0);
     }
   }
@@ -160,8 +160,7 @@ class FewFeatures {
     begin_group(group);
     if constexpr (kPaths) {
       writes_ = steps_of_group(own_rows_, group);
-      const std::int64_t first = (group * kGroup - w_.shift) * static_cast<std::int64_t>(p_.dim);
-      grad_x_ = w_.pair.grad_x ? w_.pair.grad_x + first : nullptr;
+      first_row_ = group * kGroup - w_.shift;
     }
   }
   __device__ void end_forward_group(int) const {}
@@ -223,7 +222,7 @@ class FewFeatures {
     if (kPaths && k == 0 && writes_ >> q & 1) {
 #pragma unroll
       for (int f = 0; f < F; ++f) {
-        if (f < p_.dim) grad_x_[q * p_.dim + f] = static_cast<In>(carried[f]);
+        if (f < p_.dim) put_gradient(w_.pair.grad_x, w_.pair.true_row(first_row_ + q), f, carried[f]);
       }
     }
   }
@@ -361,7 +360,7 @@ class FewFeatures {
   BandSteps<W> in_band_;
   Steps own_rows_;   // rows whose grad_x this lane writes
   unsigned writes_;  // the same for the current group, a bit for each step
-  In* grad_x_;       // the row of grad_x at the group's first step
+  int first_row_;    // lane 0's row at the group's first step
 };
 
 }  // namespace warpalign::detail::soft_dtw

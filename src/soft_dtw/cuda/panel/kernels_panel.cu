@@ -1,6 +1,5 @@
 // Costs in a panel, two columns per lane. Sweeps may start from both ends. For gradients of few strips,
-// helper warps recompute weights ahead of the wave, as for few features. With bands and penalties sweeps
-// start at the first step.
+// helper warps recompute weights ahead of the wave, as for few features.
 #include "soft_dtw/cuda/panel/panel_source.cuh"
 #include "soft_dtw/cuda/sweep/kernel.cuh"
 
@@ -20,7 +19,8 @@ std::span<const SweepKernel> panel_kernels() {
                                           entry<1, Sweeps::kBoth, 8, 1>(),
                                           entry<2, Sweeps::kBoth, 4, 1>(),
                                           entry<0, Sweeps::kForward, 8, 2, Options::kPaths>(),
-                                          entry<0, Sweeps::kBoth, 8, 2, Options::kPaths>()};
+                                          entry<0, Sweeps::kBoth, 8, 2, Options::kPaths>(),
+                                          entry<2, Sweeps::kBoth, 4, 1, Options::kPaths>()};
   return kUnit;
 }
 

@@ -37,7 +37,7 @@ class PanelCosts {
   static constexpr int kStartsInWork = kSegment;
   static constexpr bool kHasGradient = true;
   static constexpr Options kOptions = kOptions_;
-  static constexpr bool kMeets = kOptions == Options::kNone;
+  static constexpr bool kMeets = true;
 
  private:
   static constexpr bool kPaths = kOptions == Options::kPaths;

@@ -25,7 +25,7 @@ __device__ __forceinline__ unsigned steps_of_group(Steps steps, int group) {
   return (1u << end) - (1u << begin);
 }
 
-// The cells of a lane's W columns, in a sweep that starts at the first step of both series.
+// The cells of a lane's W columns.
 template <int W>
 class BandSteps {
  public:
@@ -34,7 +34,7 @@ class BandSteps {
   __device__ __forceinline__ void begin_strip(const Wave& w, int column) {
 #pragma unroll
     for (int k = 0; k < W; ++k) {
-      const IndexRange rows = band_rows(w.params.band, min(column + k, w.pair.m - 1), w.pair.n, w.pair.m);
+      const IndexRange rows = rows_in_band(w, column + k);
       rows_[k] = rows_as_steps(w, rows.begin, rows.end);
     }
   }

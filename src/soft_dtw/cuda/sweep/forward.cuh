@@ -66,7 +66,7 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
   GroupWeights<Cell, W> none;
   StepOptions<Cell> options = w.step_options();
   [[maybe_unused]] State end = Cell::dead();
-  if (Wave::kOptions && W > 1 && !w.has_right() && w.lane == last.lane) w.record->last = end;
+  if (Wave::kOptions && W > 1 && !w.has_right() && !w.meets && w.lane == last.lane) w.record->last = end;
   BorderFromLeft<Wave> left(w, keeps);
   source.begin_forward();
   if constexpr (Wave::kMeets) {
@@ -100,7 +100,11 @@ __device__ void forward_strip(const Wave& w, typename Wave::Source& source) {
   if (Wave::kOptions && W == 1 && !w.has_right() && w.lane == last.lane) w.record->last = end;
   if (!w.from_back) note_range(w, source.range_bits());
   if constexpr (Wave::kMeets) {
-    if (w.meets) w.store(w.last_states(w.true_strip(), w.from_back, w.lane), z);
+    if (w.meets) {
+      // Where the band ends before the meeting, no lane has a cell in the band there.
+      if (Wave::kOptions && w.own.end < end_of_groups(w, w.strip)) z.clear();
+      w.store(w.last_states(w.true_strip(), w.from_back, w.lane), z);
+    }
   }
   if (Wave::kAll && w.params.subsequence) note_ends(w, end);
 }

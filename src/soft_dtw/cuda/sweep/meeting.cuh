@@ -26,9 +26,9 @@ __device__ __forceinline__ Start start_of(const Wave& w) {
   return {step / kGroup, w.lane == lane ? step % kGroup : -1, column % Wave::W};
 }
 
-// Products of Z over a lane's steps across. up: from the last row of each column straight to the next row.
-// diagonal: to the same cells from the previous column. sideways: from the last column of the previous lane,
-// which ends one row later, horizontally and diagonally.
+// Products of Z over a lane's steps across, times the penalty of those that are not diagonal. up: from the
+// last row of each column straight to the next row. diagonal: to the same cells from the previous column.
+// sideways: from the last column of the previous lane, which ends one row later, horizontally and diagonally.
 template <class Wave>
 struct Crossings {
   using State = typename Wave::State;
@@ -36,6 +36,13 @@ struct Crossings {
   State diagonal[Wave::W];
   State sideways;
 };
+
+// Normal Z, times the factor of a step that is not diagonal.
+template <class Cell>
+__device__ __forceinline__ typename Cell::State penalized(typename Cell::State s,
+                                                          const typename Cell::Penalty& penalty) {
+  return Cell::normal({s.mantissa * penalty.factor, s.exponent - penalty.exponent});
+}
 
 template <class Wave>
 __device__ Crossings<Wave> crossings(const Wave& w, int true_strip, bool of_back) {
@@ -54,14 +61,23 @@ __device__ Crossings<Wave> crossings(const Wave& w, int true_strip, bool of_back
   const State corner = Cell::normal(own.corner);
   const State further = Cell::normal(other_states[W * 32 + (w.lane > 0)]);  // one row after other[0]
 
+  State straight[W];  // `other` with the penalty
+#pragma unroll
+  for (int k = 0; k < W; ++k) straight[k] = other[k];
+  if constexpr (Wave::kOptions) {
+    const auto penalty = w.step_options().penalty;
+#pragma unroll
+    for (int k = 0; k < W; ++k) straight[k] = penalized<Cell>(other[k], penalty);
+  }
+
   Crossings<Wave> c;
 #pragma unroll
   for (int k = 0; k < W; ++k) {
-    c.up[k] = cuda::product(own.above[k], other[k]);
+    c.up[k] = cuda::product(own.above[k], straight[k]);
     c.diagonal[k] = cuda::product(k > 0 ? own.above[k - 1] : corner, other[k]);
   }
   const State before = cuda::shuffle_up(own.above[W - 1]);
-  c.sideways = w.lane > 0 ? cuda::product(before, cuda::sum(other[0], further)) : Cell::dead();
+  c.sideways = w.lane > 0 ? cuda::product(before, cuda::sum(straight[0], further)) : Cell::dead();
   return c;
 }
 

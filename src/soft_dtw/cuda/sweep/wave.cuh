@@ -110,7 +110,7 @@ struct Wave {
   }
   __device__ void begin_panel(int panel) {
     strip = panel * params.layout.warps + warp;
-    shift = row_shift(strip) + (from_back ? further_shift(pair.n, strips) : 0);
+    shift = shift_of(strip);
     if (role == 0) channel_->reset(lane);
   }
 
@@ -136,6 +136,10 @@ struct Wave {
   // A neighbour in another panel is reached through global memory.
   [[nodiscard]] __device__ bool left_is_remote() const { return warp == 0; }
   [[nodiscard]] __device__ bool right_is_remote() const { return warp + 1 == params.layout.warps; }
+  // The rows by which lane 0 of a strip starts late.
+  [[nodiscard]] __device__ __forceinline__ int shift_of(int of_strip) const {
+    return row_shift(of_strip) + (from_back ? further_shift(pair.n, strips) : 0);
+  }
   [[nodiscard]] __device__ int row(int group, int q) const { return group * kGroup + q - shift - lane; }
   [[nodiscard]] __device__ int true_strip() const { return from_back ? strips - 1 - strip : strip; }
 
