@@ -15,8 +15,14 @@ from jax import Array
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
-def check_floats(given: object, name: str, axes: str, dims: tuple[int, ...] = (2, 3)) -> Array:
-    """A floating-point array, as many axes as one of dims. NumPy arrays are taken."""
+def check_floats(
+    given: object, name: str, axes: str, dims: tuple[int, ...] = (2, 3), shapes: str | None = None
+) -> Array:
+    """A floating-point array, as many axes as one of dims. NumPy arrays are taken.
+
+    Args:
+        shapes: what errors say of the expected shapes. None: (B, axes) or (axes).
+    """
     if not isinstance(given, (jax.Array, np.ndarray)):
         raise TypeError(
             f"{name}: expected a jax.Array, got {type(given).__name__}: write jnp.asarray({name})"
@@ -25,7 +31,8 @@ def check_floats(given: object, name: str, axes: str, dims: tuple[int, ...] = (2
         raise TypeError(f"{name}: expected dtype float64, float32, float16 or bfloat16, got {given.dtype}")
     array = jnp.asarray(given)
     if array.ndim not in dims:
-        raise ValueError(f"{name}: expected (B, {axes}) or ({axes}), got shape {array.shape}")
+        expected = f"(B, {axes}) or ({axes})" if shapes is None else shapes
+        raise ValueError(f"{name}: expected {expected}, got shape {array.shape}")
     return array
 
 

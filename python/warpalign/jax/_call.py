@@ -19,6 +19,21 @@ from jax.custom_batching import custom_vmap
 
 from warpalign.jax._library import Operator, describe, operators, target
 
+_OF_TRANSDUCERS = "second derivatives of the transducer losses"
+# What the derivatives of these operators would be, which rules for reverse mode call.
+_DERIVATIVES = {
+    **dict.fromkeys(("ctc_loss", "ctc_gradient"), "second derivatives of ctc_loss and forward_sum_loss"),
+    **dict.fromkeys(("transducer", "transducer_gradient"), _OF_TRANSDUCERS),
+    **dict.fromkeys(("transducer_joint", "transducer_joint_gradient"), _OF_TRANSDUCERS),
+    **dict.fromkeys(
+        ("transport_dense", "transport_apply", "transport_gradient"), "second derivatives of transport plans"
+    ),
+}
+
+
+def no_derivative(what: str) -> NotImplementedError:
+    return NotImplementedError(f"warpalign: {what} are not available")
+
 
 class _Call(NamedTuple):
     """What of a call is known when it is traced."""
@@ -29,6 +44,8 @@ class _Call(NamedTuple):
     settings: tuple[Any, ...]
     shared: frozenset[str]
     """Arrays without a batch axis."""
+    in_turn: bool
+    """Whether calls under vmap stay calls of their own."""
     saved_bytes: int | None
     """The size of the result of bytes; None: as the operator says."""
 
@@ -70,12 +87,13 @@ def _is_saved(result: Any) -> bool:
     return bool(result.dtype == jnp.uint8 and len(result.shape) == 1 and result.shape[0] > 0)
 
 
-def call(name: str, *, shared: Any = (), **arguments: Any) -> tuple[Array, ...]:
+def call(name: str, *, shared: Any = (), in_turn: bool = False, **arguments: Any) -> tuple[Array, ...]:
     """The results of an operator.
 
     Args:
         name: of the operator.
         shared: the names of arrays without a batch axis.
+        in_turn: whether calls under vmap run one after the other: because results are sums over a call's batch.
         **arguments: arrays, or None, and settings, by the names of the schema's parameters; where one is left out, its default.
     """
     operator = operators()[name]
@@ -84,7 +102,7 @@ def call(name: str, *, shared: Any = (), **arguments: Any) -> tuple[Array, ...]:
         raise TypeError(f"{name}: expected no argument {', '.join(arguments)}, got one")
     arrays = [values[one.name] for one in operator.arrays]
     settings = tuple(values[one.name] for one in operator.settings)
-    of = _Call(name, tuple(array is not None for array in arrays), settings, frozenset(shared), None)
+    of = _Call(name, tuple(array is not None for array in arrays), settings, frozenset(shared), in_turn, None)
     results: tuple[Array, ...] = _function(of)(*(array for array in arrays if array is not None))
     return results
 
@@ -106,14 +124,23 @@ def _function(of: _Call) -> Callable[..., tuple[Array, ...]]:
     @run.def_vmap
     def rule(size: int, are_batched: Sequence[bool], *arrays: Array) -> tuple[tuple[Array, ...], Any]:
         batched = list(are_batched)
-        names = of.array_names
-        if any(is_batched and name in of.shared for is_batched, name in zip(batched, names, strict=True)):
+        both = zip(batched, of.array_names, strict=True)
+        if of.in_turn or any(is_batched and name in of.shared for is_batched, name in both):
             results = _one_by_one(run, batched, arrays)
         else:
             results = _joined(of, size, batched, arrays)
         return results, (True,) * len(results)
 
-    return run
+    @jax.custom_jvp
+    def without_derivatives(*arrays: Array) -> tuple[Array, ...]:
+        results: tuple[Array, ...] = run(*arrays)
+        return results
+
+    @without_derivatives.defjvp
+    def refuse(primals: Any, tangents: Any) -> Any:
+        raise no_derivative(_DERIVATIVES.get(of.name, f"derivatives of the operator {of.name}"))
+
+    return without_derivatives
 
 
 def _axes_of(array: Array) -> frozenset[str]:
@@ -131,6 +158,12 @@ def _mesh_axes(arrays: Sequence[Array]) -> frozenset[str]:
 def _varying(array: Array, axes: frozenset[str]) -> Array:
     missing = tuple(sorted(axes - _axes_of(array)))
     return jax.lax.pcast(array, missing, to="varying") if missing else array
+
+
+def varying_alike(of: Any) -> Any:
+    """Arrays that all differ along the same axes of a mesh. Of one that every device shares, JAX then sums up the gradients."""
+    axes = _mesh_axes(jax.tree.leaves(of))
+    return jax.tree.map(lambda array: _varying(array, axes), of)
 
 
 def _one_by_one(
@@ -165,7 +198,18 @@ def _joined(of: _Call, size: int, are_batched: list[bool], arrays: Sequence[Arra
         whole.append(array.reshape(size * array.shape[1], *array.shape[2:]))
     saved = [one.shape[0] for one in alone if _is_saved(one)]
     results = _function(of._replace(saved_bytes=size * saved[0] if saved else None))(*whole)
-    return tuple(result.reshape(size, *one.shape) for result, one in zip(results, alone, strict=True))
+    return tuple(_apart(result, one.shape, size) for result, one in zip(results, alone, strict=True))
+
+
+def _apart(result: Array, alone: tuple[int, ...], size: int) -> Array:
+    """(size, ...) of a result of the joined batch, whose shape is `alone` for one call. The axis that differs is the batch's."""
+    differ = (
+        axis
+        for axis, (one, all_calls) in enumerate(zip(alone, result.shape, strict=True))
+        if one != all_calls
+    )
+    axis = next(differ, 0)
+    return jnp.moveaxis(result.reshape(*alone[:axis], size, *alone[axis:]), axis, 0)
 
 
 def _of_joined(function: Callable[..., Array]) -> Callable[..., Array]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,18 +11,20 @@ from jax import Array
 from warpalign._transport.settings import Settings
 from warpalign.jax._arrays import check_floats
 from warpalign.jax._call import call
-from warpalign.jax._scaling import along_batch, dense, has_gradient, values_of
+from warpalign.jax._scaling import Wanted, along_batch, dense, has_gradient, values_of
 from warpalign.jax._transport import Inputs, keywords
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _dense(settings: Settings, of: Inputs) -> Array:
+def _run_dense(settings: Settings, of: Inputs) -> Array:
     return call("transport_dense", **of._asdict(), **keywords(settings))[0]
+
+
+_dense = jax.custom_vjp(_run_dense, nondiff_argnums=(0,))
 
 
 def _dense_forward(settings: Settings, primals: Inputs) -> tuple[Array, Any]:
     of = values_of(primals)
-    return _dense(settings, of), (of, _wanted(primals))
+    return _run_dense(settings, of), (of, _wanted(primals))
 
 
 def _dense_backward(settings: Settings, kept: Any, grad: Any) -> tuple[Inputs | None]:
@@ -32,14 +33,16 @@ def _dense_backward(settings: Settings, kept: Any, grad: Any) -> tuple[Inputs | 
     return (None if known is None else _gradients(settings, of, wanted, w=known),)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _product(settings: Settings, transposed: bool, v: Array, of: Inputs) -> Array:
+def _run_product(settings: Settings, transposed: bool, v: Array, of: Inputs) -> Array:
     return call("transport_apply", **of._asdict(), **keywords(settings), v=v, transposed=transposed)[0]
+
+
+_product = jax.custom_vjp(_run_product, nondiff_argnums=(0, 1))
 
 
 def _product_forward(settings: Settings, transposed: bool, v: Any, primals: Inputs) -> tuple[Array, Any]:
     of = values_of(primals)
-    return _product(settings, transposed, v.value, of), (v.value, of, _wanted(primals))
+    return _run_product(settings, transposed, v.value, of), (v.value, of, _wanted(primals))
 
 
 def _product_backward(
@@ -50,21 +53,14 @@ def _product_backward(
     if known is None:
         return None, None
     u, other = (v, known) if transposed else (known, v)
-    return _product(settings, not transposed, known, of), _gradients(settings, of, wanted, u=u, v=other)
+    return _run_product(settings, not transposed, known, of), _gradients(settings, of, wanted, u=u, v=other)
 
 
-class _Wanted(tuple[bool, ...]):
-    """Which inputs have a gradient; a constant for JAX."""
+def _wanted(primals: Inputs) -> Wanted:
+    return Wanted(has_gradient(one) for one in primals)
 
 
-jax.tree_util.register_static(_Wanted)
-
-
-def _wanted(primals: Inputs) -> _Wanted:
-    return _Wanted(has_gradient(one) for one in primals)
-
-
-def _gradients(settings: Settings, of: Inputs, wanted: tuple[bool, ...], **factors: Array) -> Inputs:
+def _gradients(settings: Settings, of: Inputs, wanted: tuple[bool, ...], **factors: Any) -> Inputs:
     """The derivatives of sum W P with respect to all inputs; W is w, or u vᵀ."""
     rows, columns, *found = call(
         "transport_gradient",

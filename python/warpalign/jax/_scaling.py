@@ -1,8 +1,7 @@
-"""What the rules of jax.custom_vjp share: which inputs have gradients, and gradients that were there with the value."""
+"""What the rules of jax.custom_vjp share: which inputs have gradients, and which cotangents there are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import jax
@@ -11,6 +10,13 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 _Tree = TypeVar("_Tree")
+
+
+class Wanted(tuple[bool, ...]):
+    """Which inputs have a gradient; a constant for JAX."""
+
+
+jax.tree_util.register_static(Wanted)
 
 
 def _is_primal(value: Any) -> bool:
@@ -31,15 +37,6 @@ def values_of(primals: _Tree) -> _Tree:
 def dense(tangent: Any) -> Array | None:
     """None for a cotangent that is known to be 0."""
     return None if isinstance(tangent, SymbolicZero) else tangent
-
-
-def scaled(factor: Any, gradients: Iterable[Array | None]) -> tuple[Any, ...]:
-    """gradient[b] * factor[b]; None where there is no gradient, or the factor is 0."""
-    known = dense(factor)
-    return tuple(
-        None if gradient is None or known is None else gradient * along_batch(known, gradient)
-        for gradient in gradients
-    )
 
 
 def along_batch(factor: Array, like: Array) -> Array:

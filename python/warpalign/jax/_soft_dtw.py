@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import numpy as np
 from jax import Array
 
 from warpalign._core.scalars import (
-    COSTS,
     Cost,
     Precision,
     Reduction,
     check_flag,
-    check_number,
     check_reduction,
     precision_number,
 )
-from warpalign._soft_dtw.settings import Band, Settings, settings_of
-from warpalign.jax._arrays import check_lengths, check_mask, check_numbers, check_pair, check_table, widened
-from warpalign.jax._call import call
+from warpalign._soft_dtw.settings import Band, settings_of
+from warpalign.jax._arrays import check_lengths, check_table, widened
+from warpalign.jax._derivatives import solved
 from warpalign.jax._reduction import reduced_values
-from warpalign.jax._scaling import has_gradient, scaled, values_of
+from warpalign.jax._soft_dtw_pairs import (
+    COST_MATRICES,
+    PAIRS,
+    PAIRS_WITH_ALIGNMENT,
+    Costs,
+    check_gamma,
+    problem,
+)
 
 
 class SoftDTWAlignment(NamedTuple):
@@ -33,125 +35,6 @@ class SoftDTWAlignment(NamedTuple):
     """(B,) soft-DTW values; 0-d for unbatched input."""
     alignment: Array
     """(B, N, M) expected alignments; (N, M) for unbatched input."""
-
-
-class _Pairs(NamedTuple):
-    x: Array
-    y: Array
-    gammas: Array | None
-    x_lengths: Array | None
-    y_lengths: Array | None
-    x_mask: Array | None
-    y_mask: Array | None
-
-
-def _run(
-    settings: Settings, alignment: bool, needs: tuple[bool, bool, bool], of: _Pairs
-) -> tuple[Array, ...]:
-    """(value, grad_x, grad_y, grad_gamma), and the alignment if it is wanted."""
-    return call(
-        "soft_dtw_alignment" if alignment else "soft_dtw",
-        **of._asdict(),
-        **settings._asdict(),
-        needs_grad_x=needs[0],
-        needs_grad_y=needs[1],
-        needs_grad_gamma=needs[2],
-    )
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _values(settings: Settings, of: _Pairs) -> Array:
-    return _run(settings, False, (False, False, False), of)[0]
-
-
-def _values_forward(settings: Settings, primals: _Pairs) -> tuple[Array, Any]:
-    needs = (has_gradient(primals.x), has_gradient(primals.y), has_gradient(primals.gammas))
-    value, *gradients = _run(settings, False, needs, values_of(primals))
-    return value, tuple(g if need else None for g, need in zip(gradients, needs, strict=True))
-
-
-def _values_backward(settings: Settings, gradients: Any, grad_value: Array) -> tuple[_Pairs]:
-    x, y, gammas = scaled(grad_value, gradients)
-    return (_Pairs(x, y, gammas, None, None, None, None),)
-
-
-_values.defvjp(_values_forward, _values_backward, symbolic_zeros=True)
-
-
-class _Costs(NamedTuple):
-    cost: Array
-    gammas: Array | None
-    x_lengths: Array | None
-    y_lengths: Array | None
-
-
-def _run_costs(settings: Settings, needs: tuple[bool, bool], of: _Costs) -> tuple[Array, ...]:
-    """(value, alignment, grad_gamma)."""
-    given = settings._asdict()
-    del given["cost_kind"]
-    return call("soft_dtw_cost", **of._asdict(), **given, needs_grad=needs[0], needs_grad_gamma=needs[1])
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _cost_values(settings: Settings, of: _Costs) -> Array:
-    return _run_costs(settings, (False, False), of)[0]
-
-
-def _cost_forward(settings: Settings, primals: _Costs) -> tuple[Array, Any]:
-    needs = (has_gradient(primals.cost), has_gradient(primals.gammas))
-    value, *gradients = _run_costs(settings, needs, values_of(primals))
-    return value, tuple(g if need else None for g, need in zip(gradients, needs, strict=True))
-
-
-def _cost_backward(settings: Settings, gradients: Any, grad_value: Array) -> tuple[_Costs]:
-    cost, gammas = scaled(grad_value, gradients)
-    return (_Costs(cost, gammas, None, None),)
-
-
-_cost_values.defvjp(_cost_forward, _cost_backward, symbolic_zeros=True)
-
-
-def _cost_kind(cost: object) -> int:
-    if cost not in COSTS:
-        names = ", ".join(f'"{name}"' for name in COSTS)
-        raise ValueError(
-            f"cost: expected one of {names}, got {cost!r}: of other costs write soft_dtw_cost(cost_matrix)"
-        )
-    return COSTS.index(str(cost))
-
-
-def _gamma(gamma: object, batch: int, dtype: Any) -> tuple[float, Array | None]:
-    """The operators' gamma, and their gammas, which take its place."""
-    if isinstance(gamma, (jax.Array, np.ndarray)):
-        return 1.0, check_numbers(gamma, "gamma", batch, dtype)
-    return check_number(gamma, "gamma"), None
-
-
-def _problem(
-    x: object,
-    y: object,
-    gamma: object,
-    cost: object,
-    x_lengths: object,
-    y_lengths: object,
-    x_mask: object,
-    y_mask: object,
-    settings: Settings,
-) -> tuple[_Pairs, Settings, bool]:
-    kind = _cost_kind(cost)
-    left, right, unbatched = check_pair(x, y)
-    batch, n, m = left.shape[0], left.shape[1], right.shape[1]
-    number, gammas = _gamma(gamma, batch, left.dtype)
-    of = _Pairs(
-        left,
-        right,
-        gammas,
-        check_lengths(x_lengths, "x_lengths", batch, n, "N", least=1, unbatched=unbatched, unit="pair"),
-        check_lengths(y_lengths, "y_lengths", batch, m, "M", least=1, unbatched=unbatched, unit="pair"),
-        check_mask(x_mask, "x_mask", batch, n),
-        check_mask(y_mask, "y_mask", batch, m),
-    )
-    return of, settings._replace(gamma=number, cost_kind=kind), unbatched
 
 
 def soft_dtw(
@@ -173,7 +56,7 @@ def soft_dtw(
     precision: Precision = "highest",
     batch_invariant: bool = False,
 ) -> Array:
-    """Soft-DTW between pairs of time series, differentiable in both; :func:`warpalign.soft_dtw` for arrays of JAX.
+    """Soft-DTW between pairs of time series, twice differentiable in both; :func:`warpalign.soft_dtw` for arrays of JAX.
 
     Args:
         x: (B, N, D) series of N time steps with D features, or (N, D) for a single one; float64, float32, float16 or bfloat16.
@@ -201,12 +84,13 @@ def soft_dtw(
         (B,) values; 0-d for unbatched input or with a reduction. float64 for float64 input, else float32.
 
     Raises:
-        TypeError, ValueError: an argument is invalid; the message names it, what was expected and what came. Second derivatives
-            raise an error of JAX: the gradient is not differentiated.
+        TypeError, ValueError: an argument is invalid; the message names it, what was expected and what came.
+        NotImplementedError: for third derivatives, and second ones by gamma or with gamma = 0.
 
     Examples:
         >>> import jax.numpy as jnp
         >>> x, y = jnp.ones((8, 100, 3)), jnp.zeros((8, 120, 3))
+        >>> import jax
         >>> jax.grad(lambda x: soft_dtw(x, y, gamma=0.1).mean())(x).shape
         (8, 100, 3)
     """
@@ -214,11 +98,12 @@ def soft_dtw(
     settings = settings_of(
         bandwidth, band, max_slope, step_penalty, precision_number(precision), batch_invariant
     )
-    of, settings, unbatched = _problem(x, y, gamma, cost, x_lengths, y_lengths, x_mask, y_mask, settings)
-    value = _values(settings, of)
+    of, settings, unbatched = problem(x, y, gamma, cost, x_lengths, y_lengths, x_mask, y_mask, settings)
+    value = solved(PAIRS, settings, (), of).value
     if check_flag(normalize, "normalize"):
-        of_x = _values(settings, of._replace(y=of.x, y_lengths=of.x_lengths, y_mask=of.x_mask))
-        of_y = _values(settings, of._replace(x=of.y, x_lengths=of.y_lengths, x_mask=of.y_mask))
+        with_x = of._replace(y=of.x, y_lengths=of.x_lengths, y_mask=of.x_mask)
+        with_y = of._replace(x=of.y, x_lengths=of.y_lengths, x_mask=of.y_mask)
+        of_x, of_y = (solved(PAIRS, settings, (), one).value for one in (with_x, with_y))
         value = value - (of_x + of_y) / 2
     return reduced_values(value, reduction, unbatched)
 
@@ -240,7 +125,7 @@ def soft_dtw_alignment(
     precision: Precision = "highest",
     batch_invariant: bool = False,
 ) -> SoftDTWAlignment:
-    """Soft-DTW values together with the expected alignments E = d value / d C; neither is differentiable.
+    """Soft-DTW values together with the expected alignments E = d value / d C, which have no gradient.
 
     Args:
         x: (B, N, D) series of N time steps with D features, or (N, D) for a single one.
@@ -274,9 +159,9 @@ def soft_dtw_alignment(
     settings = settings_of(
         bandwidth, band, max_slope, step_penalty, precision_number(precision), batch_invariant
     )
-    of, settings, unbatched = _problem(x, y, gamma, cost, x_lengths, y_lengths, x_mask, y_mask, settings)
-    of = jax.tree.map(jax.lax.stop_gradient, of)
-    value, *_, alignment = _run(settings, True, (False, False, False), of)
+    of, settings, unbatched = problem(x, y, gamma, cost, x_lengths, y_lengths, x_mask, y_mask, settings)
+    value, _, others = solved(PAIRS_WITH_ALIGNMENT, settings, (), of)
+    alignment = others["alignment"]
     return SoftDTWAlignment(value[0], alignment[0]) if unbatched else SoftDTWAlignment(value, alignment)
 
 
@@ -293,7 +178,7 @@ def soft_dtw_cost(
     reduction: Reduction = "none",
     batch_invariant: bool = False,
 ) -> Array:
-    """Soft-DTW from the caller's own costs, differentiable in them; the gradient is the expected alignment.
+    """Soft-DTW from the caller's own costs, twice differentiable in them; the gradient is the expected alignment.
 
     Args:
         cost_matrix: (B, N, M), or (N, M): cost of aligning time step i with j, of any sign. inf forbids a cell.
@@ -324,12 +209,12 @@ def soft_dtw_cost(
     unbatched = cost.ndim == 2
     cost = widened(cost[None] if unbatched else cost)
     batch, n, m = cost.shape
-    number, gammas = _gamma(gamma, batch, cost.dtype)
-    of = _Costs(
+    number, gammas = check_gamma(gamma, batch, cost.dtype)
+    of = Costs(
         cost,
         gammas,
         check_lengths(x_lengths, "x_lengths", batch, n, "N", least=1, unbatched=unbatched, unit="pair"),
         check_lengths(y_lengths, "y_lengths", batch, m, "M", least=1, unbatched=unbatched, unit="pair"),
     )
-    value = _cost_values(settings._replace(gamma=number), of)
+    value = solved(COST_MATRICES, settings._replace(gamma=number), (), of).value
     return reduced_values(value, reduction, unbatched)

@@ -1,4 +1,4 @@
-"""Calls of the JAX functions, and the same calls of the PyTorch functions."""
+"""Calls of the JAX functions, and the same calls of the PyTorch functions, on the device that JAX has by default."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def _random(*shape: int) -> np.ndarray:
     return np.random.default_rng(sum(shape)).normal(size=shape)
 
 
+DEVICE = "cuda" if jax.default_backend() == "gpu" else "cpu"
 X, Y = _random(3, 14, 2), _random(3, 17, 2)
 N, M = np.array([14, 9, 1]), np.array([5, 17, 11])
 LABELS = np.random.default_rng(1).integers(1, 8, (3, 5))
@@ -34,6 +35,7 @@ LOGITS, JOINT = _random(3, 20, 9), _random(3, 7, 6, 9)
 FRAMES, COUNTS = np.array([20, 12, 15]), np.array([5, 2, 0])
 MASK = np.random.default_rng(2).random((3, 14)) < 0.2
 WEIGHTS = np.full((3, 14), 1 / 14)
+JOINT_FRAMES = np.array([7, 3, 5])
 
 
 def pairs(name: str, **options: Any) -> Case:
@@ -93,6 +95,9 @@ CASES: dict[str, Case] = {
         (_random(3, 14, 17),),
         (N, M),
     ),
+    "soft_dtw_alignment": both(
+        "soft_dtw_alignment", lambda f, _, a: f(a[0], a[1], gamma=0.3, x_lengths=a[2]).value, (X, Y), (N,)
+    ),
     "ctc_loss": both(
         "ctc_loss",
         lambda f, _, a: f(a[0], a[1], a[2], a[3], reduction="none"),
@@ -106,7 +111,7 @@ CASES: dict[str, Case] = {
             a[1],
             blank=-1,
             star=3,
-            label_prior=of.zeros(9, dtype=a[0].dtype) + 0.1,
+            label_prior=of.zeros_like(a[0][0, 0]) + 0.1,
             zero_infinity=True,
             reduction="mean_target",
         )[None],
@@ -173,10 +178,11 @@ def in_jax(name: str, dtype: str) -> tuple[np.ndarray, ...]:
 
 def in_torch(name: str, dtype: str) -> tuple[np.ndarray, ...]:
     case = CASES[name]
-    inputs = [torch.tensor(one, dtype=getattr(torch, dtype), requires_grad=True) for one in case.inputs]
-    value = case.of_torch(*inputs, *(torch.tensor(one) for one in case.labels))
-    gradients = torch.autograd.grad(value, inputs, _factors(torch, value))
-    return tuple(one.detach().double().numpy() for one in (value, *gradients))
+    options: dict[str, Any] = {"dtype": getattr(torch, dtype), "device": DEVICE, "requires_grad": True}
+    inputs = [torch.tensor(one, **options) for one in case.inputs]
+    value = case.of_torch(*inputs, *(torch.tensor(one, device=DEVICE) for one in case.labels))
+    gradients = torch.autograd.grad(value, inputs, _factors(torch, value).to(DEVICE))
+    return tuple(one.detach().double().cpu().numpy() for one in (value, *gradients))
 
 
 def _factors(of: Any, value: Any) -> Any:

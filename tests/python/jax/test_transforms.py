@@ -138,15 +138,6 @@ def test_scan_and_checkpoint(name: str) -> None:
         np.testing.assert_allclose(one, 2 * other, rtol=1e-6)
 
 
-def test_second_derivatives_and_forward_mode_raise() -> None:
-    inputs, labels = arrays_of("soft_dtw")
-    function = lambda x: CASES["soft_dtw"].of_jax(x, *inputs[1:], *labels).sum()  # noqa: E731
-    with pytest.raises(TypeError, match="custom_vjp"):
-        jax.jvp(function, inputs[:1], inputs[:1])
-    with pytest.raises(ValueError, match="cannot be differentiated"):
-        jax.grad(lambda x: (jax.grad(function)(x) ** 2).sum())(inputs[0])
-
-
 def test_x64_off_takes_integers_of_any_type() -> None:
     (logits,), (labels, frames, counts) = arrays_of("ctc_loss")
     wanted = wj.ctc_loss(logits, labels, frames, counts)
