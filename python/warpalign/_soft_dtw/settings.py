@@ -29,6 +29,14 @@ class MetricOptions(TypedDict, total=False):
 
 METRIC_OPTIONS = tuple(MetricOptions.__annotations__)
 
+_BLOCK_PAIRS = 4096  # enough to fill a large GPU with pairs of a few hundred time steps
+_BLOCK_BYTES = 2**29
+
+
+def pairs_at_once(x_size: int, y_size: int, numbers: int, item_bytes: int) -> int:
+    """Pairs of series of so many time steps that are computed at once by default, where a step has so many numbers."""
+    return max(1, min(_BLOCK_PAIRS, _BLOCK_BYTES // ((x_size + y_size) * item_bytes * (numbers + 16))))
+
 
 class Settings(NamedTuple):
     """What soft-DTW's operators take besides tensors: keyword arguments of their schemas, with the schemas' defaults."""

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.series import Taken
-
-_BLOCK_PAIRS = 4096  # enough to fill a large GPU with pairs of a few hundred time steps
-_BLOCK_BYTES = 2**29
+from warpalign._soft_dtw.settings import pairs_at_once
 
 
 class Tile(NamedTuple):
@@ -72,8 +70,7 @@ def pairs_of(tile: Tile, left: Side, right: Side) -> tuple[Taken, Taken]:
 def default_block_size(x: Tensor, y_size: int, *, needs_grad: bool) -> int:
     """Pairs of series like those of x (n, N, D) with series of y_size time steps that are computed at once."""
     _, x_size, features = x.shape
-    step_bytes = x.element_size() * (features * (2 if needs_grad else 1) + 16)
-    return max(1, min(_BLOCK_PAIRS, _BLOCK_BYTES // ((x_size + y_size) * step_bytes)))
+    return pairs_at_once(x_size, y_size, features * (2 if needs_grad else 1), x.element_size())
 
 
 def tiles_of(x_lengths: Tensor, y_lengths: Tensor | None, block_size: int) -> list[Tile]:

@@ -15,17 +15,21 @@ from warpalign.jax._ctc import CTCAlignment, ctc_align, ctc_loss
 from warpalign.jax._plan import TransportPlan
 from warpalign.jax._sinkhorn import SinkhornResult, sinkhorn
 from warpalign.jax._soft_dtw import SoftDTWAlignment, soft_dtw, soft_dtw_alignment, soft_dtw_cost
+from warpalign.jax._soft_dtw_sets import DTWPath, cdist_soft_dtw, dtw_path
 from warpalign.jax._transducer import tdt_loss, transducer_loss
 
 __all__ = [
     "Annealing",
     "CTCAlignment",
+    "DTWPath",
     "SinkhornResult",
     "SoftDTWAlignment",
     "TransducerPenalties",
     "TransportPlan",
+    "cdist_soft_dtw",
     "ctc_align",
     "ctc_loss",
+    "dtw_path",
     "sinkhorn",
     "soft_dtw",
     "soft_dtw_alignment",

@@ -98,6 +98,24 @@ CASES: dict[str, Case] = {
     "soft_dtw_alignment": both(
         "soft_dtw_alignment", lambda f, _, a: f(a[0], a[1], gamma=0.3, x_lengths=a[2]).value, (X, Y), (N,)
     ),
+    "dtw_path": both(
+        "dtw_path",
+        lambda f, _, a: f(a[0], a[1], cost="l1", x_lengths=a[2], y_lengths=a[3], step_penalty=0.25).value,
+        (X, Y),
+        (N, M),
+    ),
+    "cdist_soft_dtw": both(
+        "cdist_soft_dtw",
+        lambda f, _, a: f(a[0], a[1], gamma=0.5, x_lengths=a[2], x_mask=a[3], block_size=2).ravel(),
+        (X, Y[:2]),
+        (N, MASK),
+    ),
+    "cdist_soft_dtw of one set": both(
+        "cdist_soft_dtw",
+        lambda f, _, a: f(a[0], gamma=0.5, x_lengths=a[1], normalize=True, block_size=4).ravel(),
+        (_random(5, 14, 2),),
+        (np.array([14, 9, 1, 5, 7]),),
+    ),
     "ctc_loss": both(
         "ctc_loss",
         lambda f, _, a: f(a[0], a[1], a[2], a[3], reduction="none"),

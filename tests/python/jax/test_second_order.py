@@ -20,6 +20,7 @@ from tests.python.jax.cases import DEVICE, LABELS, LOGITS, MASK, M, N, X, Y  # n
 
 SMALL = {"x": X[:2, :4], "y": Y[:2, :5]}
 COSTS = X[:, :4, :1] + Y[:, None, :5, 0]
+RANDOM_SETS = np.random.default_rng(0).normal(size=(2, 3, 4, 1))
 # Functions of (B, ...) arrays with a value (B,), and their arrays. Weights of balanced transport cannot be moved one by one.
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     "soft_dtw": (lambda f, x, y: f.soft_dtw(x, y, gamma=0.7), (SMALL["x"], SMALL["y"])),
@@ -71,8 +72,10 @@ def test_first_and_second_derivatives_against_differences(name: str) -> None:
         check_grads(function, inputs, order=1, modes=["fwd"], rtol=2e-4, atol=2e-4)
 
 
-def test_potentials_in_forward_mode() -> None:
+def test_potentials_and_best_paths_in_forward_mode() -> None:
     with jax.enable_x64(True):
+        paths = total(lambda x, y: wj.dtw_path(x, y, step_penalty=0.3).value)
+        check_grads(paths, tuple(map(jnp.asarray, SMALL.values())), order=1, rtol=2e-4, atol=2e-4)
         check_grads(total(POTENTIALS), tuple(map(jnp.asarray, SMALL.values())), order=1, rtol=2e-4, atol=2e-4)
 
 
@@ -127,6 +130,21 @@ def test_hessian_vector_products(function: Any) -> None:
         ]
         for one in found[1:]:
             close(one, found[0], rtol=1e-9, atol=1e-12)
+
+
+def test_tables_of_all_pairs() -> None:
+    """In blocks, which the backward pass computes again: forward mode, and reverse mode of it, are those of all pairs at once."""
+    with jax.enable_x64(True):
+        x, y = jnp.asarray(RANDOM_SETS[0]), jnp.asarray(RANDOM_SETS[1])
+        blocks = lambda x: (wj.cdist_soft_dtw(x, y, gamma=0.7, block_size=2) ** 2).sum()  # noqa: E731
+
+        def at_once(x: Any) -> Any:
+            return (jax.vmap(lambda a: jax.vmap(lambda b: wj.soft_dtw(a, b, gamma=0.7))(y))(x) ** 2).sum()
+
+        close(jax.jacrev(jax.jacfwd(blocks))(x), jax.hessian(at_once)(x), rtol=1e-9, atol=1e-9)
+        close(jax.jvp(blocks, (x,), (x,)), jax.jvp(at_once, (x,), (x,)), rtol=1e-12)
+        with pytest.raises(ValueError, match="cannot be differentiated"):
+            jax.hessian(blocks)(x)
 
 
 def test_reverse_mode_of_a_value_solves_no_linear_system() -> None:

@@ -185,6 +185,56 @@ def series() -> None:
     )
 
 
+def sets() -> None:
+    X, Y = "z((3, 5, 2))", "z((4, 6, 2))"
+    f = "cdist_soft_dtw"
+    bad(f, "axes", ValueError, "X: expected (n, N, D) or (n, N), got shape (3,)", "z(3)")
+    bad(
+        f,
+        "no steps",
+        ValueError,
+        "Y: expected no empty axis in (N, D), got shape (4, 0, 2)",
+        X,
+        "z((4, 0, 2))",
+    )
+    bad(
+        f,
+        "dtypes",
+        TypeError,
+        "Y: expected the dtype of X, float32, got float16: write Y.astype(X.dtype)",
+        X,
+        "z((4, 6, 2), 'float16')",
+    )
+    bad(
+        f,
+        "features",
+        ValueError,
+        "Y: expected D = 2 features as in X, got shape (4, 6, 3)",
+        X,
+        "z((4, 6, 3))",
+    )
+    bad(f, "gammas", ValueError, "gamma: expected shape (), got (3,)", X, Y, gamma="jnp.ones(3)")
+    bad(
+        f,
+        "lengths alone",
+        ValueError,
+        "y_lengths: expected None where Y is None, got list",
+        X,
+        y_lengths="[1]",
+    )
+    bad(
+        f,
+        "lengths",
+        ValueError,
+        "y_lengths: expected shape (4,), one length per series, got (1,)",
+        X,
+        Y,
+        y_lengths="[1]",
+    )
+    bad(f, "block", ValueError, "block_size: expected at least 1, got 0", X, Y, block_size="0")
+    bad("dtw_path", "axes", ValueError, "x: expected (B, N, D) or (N, D), got shape (3,)", "z(3)", Y)
+
+
 def labels() -> None:
     logits, targets = "z((3, 5, 6))", "jnp.ones((3, 2), int)"
     f = "ctc_loss"
@@ -422,6 +472,7 @@ def _call_of_other_shapes(_: Any) -> object:
 
 if HAS_JAX:
     series()
+    sets()
     labels()
     transport()
     other(
