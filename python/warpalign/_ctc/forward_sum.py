@@ -15,7 +15,7 @@ from warpalign._core.series import Lengths
 from warpalign._ctc import autograd
 from warpalign._ctc.autograd import Inputs
 from warpalign._ctc.checks import check_floats, check_lengths
-from warpalign._ctc.settings import Settings
+from warpalign._ctc.settings import Settings, check_blank_logprob
 
 
 def forward_sum_loss(
@@ -65,7 +65,7 @@ def forward_sum_loss(
         raise ValueError(
             f"attention_logprob: expected (B, T, S) or (B, 1, T, S), got shape {shape_of(attention_logprob)}"
         )
-    blank = _check_blank(blank_logprob)
+    blank = check_blank_logprob(blank_logprob)
     reduction = check_reduction(reduction)
     batch, frames, positions = table.shape
     whose = {"whose": "the attention", "unit": "item"}
@@ -82,11 +82,3 @@ def forward_sum_loss(
             Inputs(logits, targets, lengths, texts, None), Settings(zero_infinity=True), False
         )
     return reduced(losses, BatchLengths(lengths, frames, texts, positions), reduction, False)
-
-
-def _check_blank(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (float, int)):
-        raise TypeError(f"blank_logprob: expected a float, got {type(value).__name__}")
-    if not math.isfinite(value):
-        raise ValueError(f"blank_logprob: expected a finite number, got {value}")
-    return float(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,9 +13,7 @@ from warpalign._core.torch_internals import is_forward_mode, is_transforming
 from warpalign._core.transforms import Dim, apply, folded, unfold
 from warpalign._ctc import ops
 from warpalign._ctc.checks import check_floats, check_lengths
-
-MonotonicOutput = Literal["path", "durations"]
-_OUTPUTS = ("path", "durations")
+from warpalign._ctc.settings import MonotonicOutput, check_output
 
 
 class _Search(torch.autograd.Function):
@@ -86,8 +84,7 @@ def monotonic_alignment_search(
         tensor([20, 20])
     """
     scores = check_floats(scores, "scores", "S, T")
-    if output not in _OUTPUTS:
-        raise ValueError(f'output: expected "path" or "durations", got {output!r}')
+    output = check_output(output)
     unbatched = scores.dim() == 2
     table = scores.detach().unsqueeze(0) if unbatched else scores.detach()
     batch, positions, frames = table.shape

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from warpalign._core.scalars import check_column, check_flag
 
@@ -54,3 +55,22 @@ def _check_star(value: object) -> int:
     if not 0 <= int(value) <= _LARGEST:
         raise ValueError(f"star: expected a label >= 0, or None, got {value}")
     return int(value)
+
+
+MonotonicOutput = Literal["path", "durations"]
+
+
+def check_output(given: object) -> MonotonicOutput:
+    """Of monotonic alignment search."""
+    if given == "path" or given == "durations":
+        return given
+    raise ValueError(f'output: expected "path" or "durations", got {given!r}')
+
+
+def check_blank_logprob(value: object) -> float:
+    """Of the forward-sum loss."""
+    if isinstance(value, bool) or not isinstance(value, (float, int)):
+        raise TypeError(f"blank_logprob: expected a float, got {type(value).__name__}")
+    if not math.isfinite(value):
+        raise ValueError(f"blank_logprob: expected a finite number, got {value}")
+    return float(value)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core import library
-from warpalign._core.checks import DTYPES, check_number, shape_of
+from warpalign._core.checks import DTYPES, shape_of
 from warpalign._core.labels import check_column as check_column
 from warpalign._core.labels import check_in_place as check_in_place
 from warpalign._core.labels import check_reduction as check_reduction
@@ -214,18 +214,4 @@ def explained(error: ValueError, settings: Settings, frames: int, states: int, c
 def check_flag(value: object, name: str) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{name}: expected a bool, got {type(value).__name__}")
-    return value
-
-
-def check_omega(omega: object) -> float:
-    value = check_number(omega, "omega")
-    if value > 1:
-        raise ValueError(f"omega: expected a probability, at most 1, got {omega}")
-    return value
-
-
-def check_dropout(dropout: object) -> float:
-    value = check_number(dropout, "dropout")
-    if value >= 1:
-        raise ValueError(f"dropout: expected a probability below 1, got {dropout}")
     return value

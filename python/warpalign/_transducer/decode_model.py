@@ -13,8 +13,9 @@ from warpalign._core.hypotheses import Predictor, State, axis_of, check_reader, 
 from warpalign._transducer.checks import check_lengths
 from warpalign._transducer.columns import Columns, check_columns
 from warpalign._transducer.decode_ops import scores as scores_operator
-from warpalign._transducer.joint_checks import ACTIVATIONS, check_joint
+from warpalign._transducer.joint_checks import check_joint
 from warpalign._transducer.joint_weights import JointFunction, JointWeights
+from warpalign._transducer.settings import ACTIVATIONS
 
 
 class Arcs(NamedTuple):

@@ -20,14 +20,13 @@ from warpalign._transducer.checks import (
     check_inputs,
     check_joined_columns,
     check_logits,
-    check_omega,
     check_reduction,
     explained,
     keyword_only,
 )
 from warpalign._transducer.columns import check_columns, check_durations
 from warpalign._transducer.penalties import TransducerPenalties, check_settings
-from warpalign._transducer.settings import BigBlanks, Settings, TransducerReduction
+from warpalign._transducer.settings import BigBlanks, Settings, TransducerReduction, check_omega
 
 
 @keyword_only(

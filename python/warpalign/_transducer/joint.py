@@ -18,16 +18,11 @@ from warpalign._core.series import Lengths
 from warpalign._transducer.align import TransducerAlignment
 from warpalign._transducer.align_joint import transducer_align_from_joint
 from warpalign._transducer.beam import transducer_beam_decode
-from warpalign._transducer.checks import (
-    check_dropout,
-    check_omega,
-    check_reduction,
-    explained,
-)
+from warpalign._transducer.checks import check_reduction, explained
 from warpalign._transducer.columns import check_columns, check_durations
 from warpalign._transducer.greedy import transducer_greedy_decode
 from warpalign._transducer.joint_autograd import JointSettings, joint_losses
-from warpalign._transducer.joint_checks import check_activation, check_joint, check_joint_inputs
+from warpalign._transducer.joint_checks import check_joint, check_joint_inputs
 from warpalign._transducer.joint_weights import JointWeights
 from warpalign._transducer.penalties import TransducerPenalties, check_settings
 from warpalign._transducer.settings import (
@@ -35,6 +30,9 @@ from warpalign._transducer.settings import (
     BigBlanks,
     TransducerActivation,
     TransducerReduction,
+    check_activation,
+    check_dropout,
+    check_omega,
 )
 
 

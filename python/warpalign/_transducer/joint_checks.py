@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,17 +19,7 @@ from warpalign._transducer.checks import (
 from warpalign._transducer.columns import Columns, check_columns
 from warpalign._transducer.joint_autograd import JointInputs
 from warpalign._transducer.joint_weights import JointWeights
-from warpalign._transducer.settings import TransducerActivation
-
-ACTIVATIONS: tuple[str, ...] = get_args(TransducerActivation)
-
-
-def check_activation(activation: object, name: str = "activation") -> int:
-    """Its number in the C++ core."""
-    if activation not in ACTIVATIONS:
-        expected = " or ".join(f'"{one}"' for one in ACTIVATIONS)
-        raise ValueError(f"{name}: expected {expected}, got {activation!r}")
-    return ACTIVATIONS.index(str(activation))
+from warpalign._transducer.settings import check_activation
 
 
 def check_joint(given: object) -> tuple[JointWeights, int, Columns]:

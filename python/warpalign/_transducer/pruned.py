@@ -19,13 +19,13 @@ from warpalign._core.checks import (
 from warpalign._core.randomness import device_generator
 from warpalign._core.reduction import BatchLengths, reduced
 from warpalign._core.series import Lengths
-from warpalign._transducer.checks import check_dropout, check_reduction, explained
+from warpalign._transducer.checks import check_reduction, explained
 from warpalign._transducer.joint_autograd import JointInputs, JointSettings, joint_losses
 from warpalign._transducer.joint_checks import check_joint, check_joint_inputs
 from warpalign._transducer.joint_weights import JointWeights
 from warpalign._transducer.penalties import TransducerPenalties, check_settings
 from warpalign._transducer.prune_ranges import first_states
-from warpalign._transducer.settings import WORKSPACE_LIMIT, TransducerReduction
+from warpalign._transducer.settings import WORKSPACE_LIMIT, TransducerReduction, check_dropout
 from warpalign._transducer.simple import SimpleSettings, simple_losses
 
 

@@ -11,12 +11,15 @@ except ImportError as error:
 
 from warpalign._transducer.penalties import TransducerPenalties
 from warpalign._transport.options import Annealing
-from warpalign.jax._ctc import CTCAlignment, ctc_align, ctc_loss
+from warpalign.jax._ctc import ctc_loss
+from warpalign.jax._ctc_align import CTCAlignment, ctc_align, ctc_posteriors
+from warpalign.jax._forward_sum import forward_sum_loss, monotonic_alignment_search
 from warpalign.jax._plan import TransportPlan
 from warpalign.jax._sinkhorn import SinkhornResult, sinkhorn
 from warpalign.jax._soft_dtw import SoftDTWAlignment, soft_dtw, soft_dtw_alignment, soft_dtw_cost
 from warpalign.jax._soft_dtw_sets import DTWPath, cdist_soft_dtw, dtw_path
 from warpalign.jax._transducer import tdt_loss, transducer_loss
+from warpalign.jax._transducer_align import TransducerAlignment, TransducerPosteriors, transducer_align
 
 __all__ = [
     "Annealing",
@@ -24,16 +27,22 @@ __all__ = [
     "DTWPath",
     "SinkhornResult",
     "SoftDTWAlignment",
+    "TransducerAlignment",
     "TransducerPenalties",
+    "TransducerPosteriors",
     "TransportPlan",
     "cdist_soft_dtw",
     "ctc_align",
     "ctc_loss",
+    "ctc_posteriors",
     "dtw_path",
+    "forward_sum_loss",
+    "monotonic_alignment_search",
     "sinkhorn",
     "soft_dtw",
     "soft_dtw_alignment",
     "soft_dtw_cost",
     "tdt_loss",
+    "transducer_align",
     "transducer_loss",
 ]

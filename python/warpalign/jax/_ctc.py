@@ -17,7 +17,7 @@ from warpalign.jax._reduction import reduced
 from warpalign.jax._scaling import dense, has_gradient, values_of
 
 
-class _Inputs(NamedTuple):
+class Inputs(NamedTuple):
     logits: Array
     targets: Array
     logit_lengths: Array | None
@@ -25,7 +25,7 @@ class _Inputs(NamedTuple):
     label_prior: Array | None
 
 
-def _run(settings: Settings, needs_grad: bool, of: _Inputs) -> tuple[Array, ...]:
+def _run(settings: Settings, needs_grad: bool, of: Inputs) -> tuple[Array, ...]:
     """(losses, saved)."""
     return call(
         "ctc_loss", shared=("label_prior",), **of._asdict(), **settings._asdict(), needs_grad=needs_grad
@@ -33,19 +33,19 @@ def _run(settings: Settings, needs_grad: bool, of: _Inputs) -> tuple[Array, ...]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _losses(settings: Settings, of: _Inputs) -> Array:
+def losses(settings: Settings, of: Inputs) -> Array:
     return _run(settings, False, of)[0]
 
 
-def _forward(settings: Settings, primals: _Inputs) -> tuple[Array, Any]:
+def _forward(settings: Settings, primals: Inputs) -> tuple[Array, Any]:
     of = values_of(primals)
     if not has_gradient(primals.logits):
         return _run(settings, False, of)[0], None
-    losses, saved = _run(settings, True, of)
-    return losses, (of, saved, places(losses))
+    found, saved = _run(settings, True, of)
+    return found, (of, saved, places(found))
 
 
-def _backward(settings: Settings, kept: Any, grad_loss: Any) -> tuple[_Inputs | None]:
+def _backward(settings: Settings, kept: Any, grad_loss: Any) -> tuple[Inputs | None]:
     grad = dense(grad_loss)
     if kept is None or grad is None:
         return (None,)
@@ -58,10 +58,10 @@ def _backward(settings: Settings, kept: Any, grad_loss: Any) -> tuple[_Inputs | 
         saved=saved,
         grad_loss=in_place(where, grad),
     )
-    return (_Inputs(gradient, None, None, None, None),)  # type: ignore[arg-type]
+    return (Inputs(gradient, None, None, None, None),)  # type: ignore[arg-type]
 
 
-_losses.defvjp(_forward, _backward, symbolic_zeros=True)
+losses.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
 def _check_prior(given: object, logits: Array) -> Array | None:
@@ -77,14 +77,14 @@ def _check_prior(given: object, logits: Array) -> Array | None:
     return jax.lax.stop_gradient(prior.astype(jnp.float64 if logits.dtype == jnp.float64 else jnp.float32))
 
 
-def _problem(
+def problem(
     given: object,
     targets: object,
     logit_lengths: object,
     target_lengths: object,
     label_prior: object,
     **settings: Any,
-) -> tuple[Settings, _Inputs, bool]:
+) -> tuple[Settings, Inputs, bool]:
     """What the operators take, and whether the input was one utterance without a batch axis."""
     logits = check_floats(given, "logits", "T, C")
     if logits.shape[-1] == 0:
@@ -98,7 +98,7 @@ def _problem(
     if labels.ndim != 2 or labels.shape[0] != batch:
         shape = "(U,)" if unbatched else f"({batch}, U)"
         raise ValueError(f"targets: expected shape {shape}, got {labels.shape}")
-    of = _Inputs(
+    of = Inputs(
         logits,
         labels,
         check_lengths(logit_lengths, "logit_lengths", batch, frames, "T", unbatched=unbatched),
@@ -148,14 +148,15 @@ def ctc_loss(
 
     Raises:
         TypeError, ValueError: an argument is invalid; the message names it. An invalid label is an error of XLA on a CPU, and makes
-            that utterance's loss and gradient NaN on a GPU. Second derivatives raise an error of JAX.
+            that utterance's loss and gradient NaN on a GPU. Forward mode is an error of JAX.
+        NotImplementedError: for second derivatives.
 
     Examples:
         >>> logits, targets = jnp.zeros((4, 50, 30)), jnp.ones((4, 10), int)
         >>> jax.grad(ctc_loss)(logits, targets, [50, 45, 40, 30]).shape
         (4, 50, 30)
     """
-    settings, of, unbatched = _problem(
+    settings, of, unbatched = problem(
         logits,
         targets,
         logit_lengths,
@@ -169,67 +170,5 @@ def ctc_loss(
     )
     reduction = check_reduction(reduction)
     frames, most = of.logits.shape[1], of.targets.shape[1]
-    losses = _losses(settings, of)
-    return reduced(losses, of.logit_lengths, frames, of.target_lengths, most, reduction, unbatched)
-
-
-class CTCAlignment(NamedTuple):
-    """Best paths of a batch, by :func:`ctc_align`. For one utterance without a batch axis B is left out."""
-
-    score: Array
-    """(B,): log-probability of the best path; −inf where there is none, NaN where a logit is NaN or +inf."""
-    labels: Array
-    """(B, T), int32: the class of each frame: blank, a label, or star; −1 after T_b, and where there is no path."""
-    scores: Array
-    """(B, T): log-probability of each frame's class, less its prior; 0 after T_b, and where there is no path."""
-    spans: Array
-    """(B, U, 2), int32: first and last frame of each label; −1 after U_b, and where there is no path."""
-
-
-def ctc_align(
-    logits: Array,
-    targets: Array,
-    logit_lengths: Any = None,
-    target_lengths: Any = None,
-    *,
-    blank: int = 0,
-    from_log_probs: bool = False,
-    label_prior: Array | None = None,
-    star: int | None = None,
-) -> CTCAlignment:
-    """The most probable CTC path of every utterance; :func:`warpalign.ctc_align` for arrays of JAX. It has no gradient.
-
-    Args:
-        logits: (B, T, C) or (T, C), as in :func:`ctc_loss`.
-        targets: (B, U) or (U,), as in :func:`ctc_loss`.
-        logit_lengths: (B,) true numbers of frames T_b, 0 to T. None: all T.
-        target_lengths: (B,) true numbers of labels U_b, 0 to U. None: all U.
-        blank: the class of the blank; a negative number counts from C.
-        from_log_probs: True: the logits are log-probabilities.
-        label_prior: (C,) logarithms of priors of the classes, which are subtracted from log-probabilities.
-        star: a label that matches any class but blank, with the log-probability of the most probable one. None: there is none.
-
-    Returns:
-        CTCAlignment(score, labels, scores, spans). Reals are float64 for float64 logits, else float32.
-
-    Raises:
-        TypeError, ValueError: as :func:`ctc_loss`.
-
-    Examples:
-        >>> logits, targets = jnp.zeros((4, 50, 30)), jnp.ones((4, 10), int)
-        >>> ctc_align(logits, targets).spans.shape
-        (4, 10, 2)
-    """
-    settings, of, unbatched = _problem(
-        logits,
-        targets,
-        logit_lengths,
-        target_lengths,
-        label_prior,
-        blank=blank,
-        star=star,
-        from_log_probs=from_log_probs,
-    )
-    of = of._replace(logits=jax.lax.stop_gradient(of.logits))
-    found = call("ctc_align", shared=("label_prior",), **of._asdict(), **settings._asdict())
-    return CTCAlignment(*(part[0] if unbatched else part for part in found))
+    found = losses(settings, of)
+    return reduced(found, of.logit_lengths, frames, of.target_lengths, most, reduction, unbatched)

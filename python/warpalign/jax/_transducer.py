@@ -11,17 +11,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from warpalign._core.reduction import BatchReduction, check_reduction
-from warpalign._core.scalars import check_number
 from warpalign._transducer.columns import check_columns, check_durations
 from warpalign._transducer.penalties import TransducerPenalties, check_settings
-from warpalign._transducer.settings import BigBlanks, Settings
+from warpalign._transducer.settings import BigBlanks, Settings, check_omega
 from warpalign.jax._arrays import check_floats, check_integers, check_lengths
 from warpalign.jax._call import call, in_place, places
 from warpalign.jax._reduction import reduced
 from warpalign.jax._scaling import dense, has_gradient, values_of
 
 
-class _Inputs(NamedTuple):
+class Inputs(NamedTuple):
     logits: Array
     duration_logits: Array | None
     targets: Array
@@ -30,17 +29,17 @@ class _Inputs(NamedTuple):
     without_durations: Array | None
 
 
-def _run(settings: Settings, needs_grad: bool, of: _Inputs) -> tuple[Array, ...]:
+def _run(settings: Settings, needs_grad: bool, of: Inputs) -> tuple[Array, ...]:
     """(losses, saved)."""
     return call("transducer", **of._asdict(), **settings._asdict(), needs_grad=needs_grad)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _losses(settings: Settings, of: _Inputs) -> Array:
+def _losses(settings: Settings, of: Inputs) -> Array:
     return _run(settings, False, of)[0]
 
 
-def _forward(settings: Settings, primals: _Inputs) -> tuple[Array, Any]:
+def _forward(settings: Settings, primals: Inputs) -> tuple[Array, Any]:
     of = values_of(primals)
     if not (has_gradient(primals.logits) or has_gradient(primals.duration_logits)):
         return _run(settings, False, of)[0], None
@@ -48,7 +47,7 @@ def _forward(settings: Settings, primals: _Inputs) -> tuple[Array, Any]:
     return losses, (of, saved, places(losses))
 
 
-def _backward(settings: Settings, kept: Any, grad_loss: Any) -> tuple[_Inputs | None]:
+def _backward(settings: Settings, kept: Any, grad_loss: Any) -> tuple[Inputs | None]:
     grad = dense(grad_loss)
     if kept is None or grad is None:
         return (None,)
@@ -61,13 +60,13 @@ def _backward(settings: Settings, kept: Any, grad_loss: Any) -> tuple[_Inputs | 
         grad_loss=in_place(where, grad),
     )
     durations = None if of.duration_logits is None else by_durations
-    return (_Inputs(by_logits, durations, None, None, None, None),)  # type: ignore[arg-type]
+    return (Inputs(by_logits, durations, None, None, None, None),)  # type: ignore[arg-type]
 
 
 _losses.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
-def _check_logits(given: object, name: str) -> Array:
+def check_logits(given: object, name: str) -> Array:
     if isinstance(given, jax.Array) and given.ndim not in (3, 4):
         raise ValueError(f"{name}: expected (B, T, U+1, V) or (T, U+1, V), got shape {given.shape}")
     logits = check_floats(given, name, "T, U+1, V", (3, 4))
@@ -76,28 +75,22 @@ def _check_logits(given: object, name: str) -> Array:
     return logits
 
 
-def _reduced_losses(
+def check_inputs(
     logits: Array,
     duration_logits: Array | None,
     targets: object,
     logit_lengths: object,
     target_lengths: object,
-    without_durations: Array | None,
-    settings: Settings,
-    reduction: BatchReduction,
-) -> Array:
-    labels = check_integers(targets, "targets", "(B, U)")
+    without_durations: Array | None = None,
+) -> tuple[Inputs, bool]:
+    """What the operators take, and whether the input was one utterance without a batch axis. Logits have been checked."""
     unbatched = logits.ndim == 3
     if unbatched:
-        logits, labels = logits[None], labels[None] if labels.ndim == 1 else labels
+        logits = logits[None]
         duration_logits = None if duration_logits is None else duration_logits[None]
     batch, frames, states = logits.shape[:3]
-    if labels.shape != (batch, states - 1):
-        shape = f"({states - 1},)" if unbatched else f"({batch}, {states - 1}), (B, U)"
-        raise ValueError(
-            f"targets: expected shape {shape}, as logits {logits.shape} have U + 1 = {states}, got {labels.shape}"
-        )
-    of = _Inputs(
+    labels = check_labels(targets, batch, states, f"logits {logits.shape} have", unbatched)
+    of = Inputs(
         logits,
         duration_logits,
         labels,
@@ -105,8 +98,45 @@ def _reduced_losses(
         check_lengths(target_lengths, "target_lengths", batch, states - 1, "U", unbatched=unbatched),
         without_durations,
     )
+    return of, unbatched
+
+
+def check_labels(targets: object, batch: int, states: int, whose: str, unbatched: bool) -> Array:
+    """(B, U) labels. whose: whose number of states they must fit, as an error puts it."""
+    labels = check_integers(targets, "targets", "(B, U)")
+    if unbatched and labels.ndim == 1:
+        labels = labels[None]
+    if labels.shape != (batch, states - 1):
+        shape = f"({states - 1},)" if unbatched else f"({batch}, {states - 1}), (B, U)"
+        raise ValueError(f"targets: expected shape {shape}, as {whose} U + 1 = {states}, got {labels.shape}")
+    return labels
+
+
+def _reduced_losses(of: Inputs, unbatched: bool, settings: Settings, reduction: BatchReduction) -> Array:
+    frames, labels = of.logits.shape[1], of.targets.shape[1]
     losses = _losses(settings, of)
-    return reduced(losses, of.logit_lengths, frames, of.target_lengths, states - 1, reduction, unbatched)
+    return reduced(losses, of.logit_lengths, frames, of.target_lengths, labels, reduction, unbatched)
+
+
+def check_duration_logits(
+    logits: Array, duration_logits: object, durations: tuple[int, ...], name: str
+) -> tuple[Array, Array]:
+    """Logits of labels, and of durations, which may be the last columns of the former. name: of the labels' logits."""
+    if duration_logits is None:
+        columns = logits.shape[-1] - len(durations)
+        if columns < 1:
+            raise ValueError(
+                f"{name}: expected columns of labels besides those of {len(durations)} durations, as duration_logits "
+                f"is None, got {logits.shape[-1]}"
+            )
+        logits, duration_logits = logits[..., :columns], logits[..., columns:]
+    checked = check_logits(duration_logits, "duration_logits")
+    if checked.dtype != logits.dtype:
+        raise TypeError(f"duration_logits: expected the dtype of {name}, {logits.dtype}, got {checked.dtype}")
+    shape = (*logits.shape[:-1], len(durations))
+    if checked.shape != shape:
+        raise ValueError(f"duration_logits: expected shape {shape}, got {checked.shape}")
+    return logits, checked
 
 
 def transducer_loss(
@@ -154,14 +184,15 @@ def transducer_loss(
 
     Raises:
         TypeError, ValueError: an argument is invalid; the message names it. An invalid label is an error of XLA on a CPU, and makes
-            that utterance's loss and gradient NaN on a GPU. Second derivatives raise an error of JAX.
+            that utterance's loss and gradient NaN on a GPU. Forward mode is an error of JAX.
+        NotImplementedError: for second derivatives.
 
     Examples:
         >>> logits, targets = jnp.zeros((4, 50, 11, 30)), jnp.ones((4, 10), int)
         >>> jax.grad(transducer_loss)(logits, targets).shape
         (4, 50, 11, 30)
     """
-    logits = _check_logits(logits, "logits")
+    logits = check_logits(logits, "logits")
     settings = check_settings(
         check_columns(blank, None, big_blanks, logits.shape[-1]),
         penalties,
@@ -172,7 +203,8 @@ def transducer_loss(
         from_log_probs=from_log_probs,
     )
     reduction = check_reduction(reduction)
-    return _reduced_losses(logits, None, targets, logit_lengths, target_lengths, None, settings, reduction)
+    of, unbatched = check_inputs(logits, None, targets, logit_lengths, target_lengths)
+    return _reduced_losses(of, unbatched, settings, reduction)
 
 
 def tdt_loss(
@@ -221,31 +253,18 @@ def tdt_loss(
         (B,), or 0-d with a reduction or for one utterance; float64 for float64 logits, else float32.
 
     Raises:
-        TypeError, ValueError: as :func:`transducer_loss`.
+        TypeError, ValueError, NotImplementedError: as :func:`transducer_loss`.
 
     Examples:
         >>> logits, targets = jnp.zeros((4, 50, 11, 30 + 5)), jnp.ones((4, 10), int)
         >>> tdt_loss(logits, None, targets, durations=(0, 1, 2, 3, 4)).shape
         ()
     """
-    label_logits = _check_logits(label_logits, "label_logits")
+    label_logits = check_logits(label_logits, "label_logits")
     lengths = check_durations(durations)
-    if duration_logits is None:
-        columns = label_logits.shape[-1] - len(lengths)
-        if columns < 1:
-            raise ValueError(
-                f"label_logits: expected columns of labels besides those of {len(lengths)} durations, as duration_logits "
-                f"is None, got {label_logits.shape[-1]}"
-            )
-        label_logits, duration_logits = label_logits[..., :columns], label_logits[..., columns:]
-    duration_logits = _check_logits(duration_logits, "duration_logits")
-    if duration_logits.dtype != label_logits.dtype:
-        raise TypeError(
-            f"duration_logits: expected the dtype of label_logits, {label_logits.dtype}, got {duration_logits.dtype}"
-        )
-    shape = (*label_logits.shape[:-1], len(lengths))
-    if duration_logits.shape != shape:
-        raise ValueError(f"duration_logits: expected shape {shape}, got {duration_logits.shape}")
+    label_logits, duration_logits = check_duration_logits(
+        label_logits, duration_logits, lengths, "label_logits"
+    )
     settings = check_settings(
         check_columns(blank, lengths, (), label_logits.shape[-1] + len(lengths)),
         penalties,
@@ -256,16 +275,14 @@ def tdt_loss(
         from_log_probs=from_log_probs,
     )
     reduction = check_reduction(reduction)
-    drawn = _draw(omega, key, label_logits.shape[0] if label_logits.ndim == 4 else 1)
-    return _reduced_losses(
-        label_logits, duration_logits, targets, logit_lengths, target_lengths, drawn, settings, reduction
-    )
+    drawn = drawn_utterances(omega, key, label_logits.shape[0] if label_logits.ndim == 4 else 1)
+    of, unbatched = check_inputs(label_logits, duration_logits, targets, logit_lengths, target_lengths, drawn)
+    return _reduced_losses(of, unbatched, settings, reduction)
 
 
-def _draw(omega: object, key: Array | None, batch: int) -> Array | None:
-    probability = check_number(omega, "omega")
-    if probability > 1:
-        raise ValueError(f"omega: expected a probability, at most 1, got {omega}")
+def drawn_utterances(omega: object, key: Array | None, batch: int) -> Array | None:
+    """(B,) bool: those whose loss is the RNN-T loss. None: there is none."""
+    probability = check_omega(omega)
     if probability == 0:
         return None
     if key is None:

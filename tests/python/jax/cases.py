@@ -136,6 +136,12 @@ CASES: dict[str, Case] = {
         (LOGITS,),
         (LABELS,),
     ),
+    "forward_sum_loss": both(
+        "forward_sum_loss",
+        lambda f, _, a: f(a[0], a[1], a[2], -0.5, reduction="none"),
+        (LOGITS,),
+        (np.array([9, 4, 1]), FRAMES),
+    ),
     "transducer_loss": both(
         "transducer_loss",
         lambda f, _, a: f(a[0], a[1], a[2], a[3], blank=0, reduction="none", fastemit_lambda=0.1),

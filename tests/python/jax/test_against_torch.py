@@ -17,6 +17,8 @@ from tests.python.jax.cases import (  # noqa: E402
     COUNTS,
     DEVICE,
     FRAMES,
+    JOINT,
+    JOINT_FRAMES,
     LABELS,
     LOGITS,
     MASK,
@@ -76,6 +78,45 @@ def equal(found: object, wanted: object) -> None:
         np.testing.assert_array_equal(np.asarray(one), other.cpu().numpy())
 
 
+ALIGNMENTS = {
+    "ctc_align": ({}, (LOGITS, LABELS, FRAMES, COUNTS)),
+    "ctc_align star": ({"star": 3, "blank": -1}, (LOGITS, LABELS, FRAMES, COUNTS)),
+    "ctc_posteriors": ({}, (LOGITS, LABELS, FRAMES, COUNTS)),
+    "monotonic_alignment_search": ({}, (LOGITS.swapaxes(1, 2), np.array([9, 4, 1]), FRAMES)),
+    "monotonic_alignment_search durations": (
+        {"output": "durations"},
+        (LOGITS.swapaxes(1, 2), np.array([9, 4, 1]), FRAMES),
+    ),
+    "transducer_align": ({"blank": 0}, (JOINT, LABELS, JOINT_FRAMES, COUNTS)),
+    "transducer_align posteriors": (
+        {"posteriors": True, "sigma": 0.05, "big_blanks": (2, 3)},
+        (JOINT, LABELS % 5, JOINT_FRAMES, COUNTS),
+    ),
+    "transducer_align durations": (
+        {"posteriors": True, "durations": (0, 1, 2)},
+        (JOINT, LABELS % 5, JOINT_FRAMES, COUNTS),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ALIGNMENTS)
+def test_alignments(name: str, dtype: str) -> None:
+    """All results have the same bits, under jit and with a vmap over single utterances too."""
+    options, (scores, *labels) = ALIGNMENTS[name]
+    of_jax, of_torch = getattr(wj, name.split()[0]), getattr(warpalign, name.split()[0])
+    wanted = of_torch(tensor(scores, dtype), *map(tensor, labels), **options)
+    arrays = (jnp.asarray(scores, dtype), *map(jnp.asarray, labels))
+    found = jax.jit(lambda *given: of_jax(*given, **options))(*arrays)
+    equal(found, wanted)
+    mapped = jax.vmap(lambda *given: of_jax(*given, **options))(*arrays)
+    posteriors = getattr(mapped, "posteriors", None)
+    if posteriors is not None:  # their first axis is that of arcs
+        grouped = (posteriors.big_blank.swapaxes(0, 1), posteriors.duration.swapaxes(0, 1))
+        mapped = mapped._replace(posteriors=(*posteriors[:2], *grouped))
+    equal(mapped, wanted)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_expected_alignments_and_paths(dtype: str) -> None:
     with jax.enable_x64(dtype == "float64"):
@@ -127,25 +168,3 @@ def test_no_pairs() -> None:
     assert wj.cdist_soft_dtw(x, x[:0]).shape == (2, 0)
     assert wj.cdist_soft_dtw(x[:0]).shape == (0, 0)
     assert wj.dtw_path(x[:0], x[:0]).paths.shape == (0, 9, 2)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_alignments_of_ctc(dtype: str) -> None:
-    """Best paths, and expected alignments, batched and under vmap."""
-    logits, labels, frames, counts = LOGITS, LABELS, FRAMES, COUNTS
-    of_jax = jnp.asarray(logits, dtype)
-    wanted = warpalign.ctc_align(
-        torch.tensor(logits, dtype=getattr(torch, dtype)),
-        torch.tensor(labels),
-        torch.tensor(frames),
-        torch.tensor(counts),
-    )
-    found = wj.ctc_align(of_jax, labels, frames, counts)
-    mapped = jax.vmap(wj.ctc_align)(of_jax, *map(jnp.asarray, (labels, frames, counts)))
-    for one, other, third in zip(found, wanted, mapped, strict=True):
-        np.testing.assert_array_equal(np.asarray(one), other.numpy())
-        np.testing.assert_array_equal(np.asarray(third), other.numpy())
-    x, y = jnp.asarray(X, "float32"), jnp.asarray(Y, "float32")
-    expected = warpalign.soft_dtw_alignment(*(torch.tensor(np.asarray(one)) for one in (x, y)), gamma=0.5)
-    for one, other in zip(wj.soft_dtw_alignment(x, y, gamma=0.5), expected, strict=True):
-        np.testing.assert_array_equal(np.asarray(one), other.numpy())

@@ -307,6 +307,37 @@ def labels() -> None:
         joint,
         "jnp.ones((3, 3), int)",
     )
+    bad(
+        "transducer_align",
+        "durations",
+        ValueError,
+        "durations: expected the durations of duration_logits, got None",
+        joint,
+        few,
+        duration_logits="z((3, 4, 3, 2))",
+    )
+    f = "forward_sum_loss"
+    for shape in ("(3, 5)", "(3, 2, 5, 6)"):
+        bad(
+            f,
+            shape,
+            ValueError,
+            f"attention_logprob: expected (B, T, S) or (B, 1, T, S), got shape {shape}",
+            f"z({shape})",
+        )
+    bad(
+        f, "blank", TypeError, "blank_logprob: expected a float, got str", "z((3, 5, 6))", blank_logprob="'a'"
+    )
+    f = "monotonic_alignment_search"
+    bad(f, "axes", ValueError, "scores: expected (B, S, T) or (S, T), got shape (3,)", "z(3)")
+    bad(
+        f,
+        "output",
+        ValueError,
+        """output: expected "path" or "durations", got 'paths'""",
+        "z((3, 5))",
+        output="'paths'",
+    )
     f = "tdt_loss"
     bad(
         f,
