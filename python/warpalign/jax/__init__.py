@@ -16,6 +16,7 @@ from warpalign.jax._ctc_align import CTCAlignment, ctc_align, ctc_posteriors
 from warpalign.jax._forward_sum import forward_sum_loss, monotonic_alignment_search
 from warpalign.jax._plan import TransportPlan
 from warpalign.jax._sinkhorn import SinkhornResult, sinkhorn
+from warpalign.jax._sinkhorn_divergence import SinkhornDivergenceResult, sinkhorn_divergence
 from warpalign.jax._soft_dtw import SoftDTWAlignment, soft_dtw, soft_dtw_alignment, soft_dtw_cost
 from warpalign.jax._soft_dtw_sets import DTWPath, cdist_soft_dtw, dtw_path
 from warpalign.jax._transducer import tdt_loss, transducer_loss
@@ -25,6 +26,7 @@ __all__ = [
     "Annealing",
     "CTCAlignment",
     "DTWPath",
+    "SinkhornDivergenceResult",
     "SinkhornResult",
     "SoftDTWAlignment",
     "TransducerAlignment",
@@ -39,6 +41,7 @@ __all__ = [
     "forward_sum_loss",
     "monotonic_alignment_search",
     "sinkhorn",
+    "sinkhorn_divergence",
     "soft_dtw",
     "soft_dtw_alignment",
     "soft_dtw_cost",

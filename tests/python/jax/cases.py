@@ -182,6 +182,25 @@ CASES: dict[str, Case] = {
         (_random(3, 14, 17),),
         (N, M),
     ),
+    "sinkhorn_divergence": both(
+        "sinkhorn_divergence", lambda f, _, a: f(a[0], a[1], epsilon=a[2]), (X, Y, np.array([0.5, 1.0, 2.0]))
+    ),
+    "sinkhorn_divergence options": both(
+        "sinkhorn_divergence",
+        lambda f, _, a: f(
+            a[0],
+            a[1],
+            a=a[2],
+            epsilon=0.5,
+            rho=2.0,
+            cost="l1",
+            x_lengths=a[3],
+            annealing=5.0,
+            reduction="mean",
+        )[None],
+        (X, Y, np.abs(_random(3, 14))),
+        (N,),
+    ),
     "sinkhorn potentials": both("sinkhorn", _potentials, TRANSPORT),
     "sinkhorn plan": both("sinkhorn", _plan, TRANSPORT),
 }

@@ -41,6 +41,8 @@ NEARLY = {
     "soft_dtw band",
     "cdist_soft_dtw",
     "cdist_soft_dtw of one set",
+    "sinkhorn_divergence",
+    "sinkhorn_divergence options",
 }
 NEAR = {"float32": 3e-6, "float64": 1e-13}
 
@@ -168,3 +170,14 @@ def test_no_pairs() -> None:
     assert wj.cdist_soft_dtw(x, x[:0]).shape == (2, 0)
     assert wj.cdist_soft_dtw(x[:0]).shape == (0, 0)
     assert wj.dtw_path(x[:0], x[:0]).paths.shape == (0, 9, 2)
+
+
+def test_results_of_divergences() -> None:
+    wanted = warpalign.transport.sinkhorn_divergence(
+        tensor(X, "float32"), tensor(Y, "float32"), epsilon=0.5, return_result=True
+    )
+    found = jax.jit(lambda x, y: wj.sinkhorn_divergence(x, y, epsilon=0.5, return_result=True))(
+        jnp.asarray(X, "float32"), jnp.asarray(Y, "float32")
+    )
+    equal(found, wanted)
+    assert bool(found.converged.all())

@@ -45,6 +45,10 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
         lambda f, cost: f.sinkhorn(cost_matrix=cost, epsilon=0.7, tol=1e-12, max_iter=3000).value,
         (COSTS,),
     ),
+    "sinkhorn_divergence": (
+        lambda f, x, y: f.sinkhorn_divergence(x, y, epsilon=0.7, tol=1e-12, max_iter=3000),
+        (SMALL["x"], SMALL["y"]),
+    ),
 }
 POTENTIALS: Callable[..., Any] = lambda x, y: (  # noqa: E731
     lambda r: r.linear + (r.f**2).sum(-1) + r.g.sum(-1)
@@ -100,7 +104,7 @@ def test_hessians_are_those_of_torch(name: str) -> None:
         close(twice(*inputs), wanted, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["soft_dtw", "soft_dtw_cost", "sinkhorn"])
+@pytest.mark.parametrize("name", ["soft_dtw", "soft_dtw_cost", "sinkhorn", "sinkhorn_divergence"])
 def test_hessians_of_single_elements(name: str) -> None:
     """jax.vmap of jax.hessian is one Hessian-vector product for each direction, on the whole batch."""
     run, arrays = FUNCTIONS[name]

@@ -485,6 +485,13 @@ def transport() -> None:
     bad(f, "epsilon", ValueError, "epsilon: expected a finite number > 0, got 0.0", x, y, epsilon="0.0")
 
 
+def divergences() -> None:
+    x, y = "z((3, 5, 2))", "z((3, 6, 2))"
+    f = "sinkhorn_divergence"
+    bad(f, "rho", ValueError, "rho: expected a finite number >= 0, got -1.0", x, y, epsilon="0.5", rho="-1.0")
+    bad(f, "debias", TypeError, "debias: expected a bool, got int", x, y, epsilon="0.5", debias="1")
+
+
 def _call_of_an_unknown_argument(_: Any) -> object:
     import jax.numpy as jnp
 
@@ -506,6 +513,7 @@ if HAS_JAX:
     sets()
     labels()
     transport()
+    divergences()
     other(
         "an unknown argument of an operator",
         TypeError,
