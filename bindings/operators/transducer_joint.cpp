@@ -39,12 +39,14 @@ struct Network {
   int64_t band_states;
 };
 
-// Null if there is none.
+// Null if there is none. Where a framework has no int64, its 8 bytes are two int32 numbers.
 const std::uint64_t* seed_of(const MaybeTensor& seed, const Tensor& encoder) {
   if (!seed) return nullptr;
   check_same_device(*seed, "seed", encoder, "encoder");
-  if (seed->scalar_type() != ScalarType::Long || seed->dim() != 0) {
-    fail("seed", "one int64 number, of shape ()", shape_of(*seed));
+  const bool is_long = seed->scalar_type() == ScalarType::Long && seed->dim() == 0;
+  const bool is_pair = seed->scalar_type() == ScalarType::Int && seed->dim() == 1 && seed->size(0) == 2;
+  if (!is_long && !(is_pair && seed->is_contiguous())) {
+    fail("seed", "one int64 number, of shape (), or two int32 numbers", shape_of(*seed));
   }
   return static_cast<const std::uint64_t*>(seed->const_data_ptr());
 }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple
 
 from warpalign._transducer.settings import BigBlanks, TransducerActivation
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class JointWeights(NamedTuple):

@@ -9,6 +9,7 @@ try:
 except ImportError as error:
     raise ImportError("warpalign.jax needs JAX: pip install 'warpalign[jax]'") from error
 
+from warpalign._transducer.joint_weights import JointWeights
 from warpalign._transducer.penalties import TransducerPenalties
 from warpalign._transport.options import Annealing
 from warpalign.jax._ctc import ctc_loss
@@ -21,11 +22,13 @@ from warpalign.jax._soft_dtw import SoftDTWAlignment, soft_dtw, soft_dtw_alignme
 from warpalign.jax._soft_dtw_sets import DTWPath, cdist_soft_dtw, dtw_path
 from warpalign.jax._transducer import tdt_loss, transducer_loss
 from warpalign.jax._transducer_align import TransducerAlignment, TransducerPosteriors, transducer_align
+from warpalign.jax._transducer_joint import transducer_loss_from_joint
 
 __all__ = [
     "Annealing",
     "CTCAlignment",
     "DTWPath",
+    "JointWeights",
     "SinkhornDivergenceResult",
     "SinkhornResult",
     "SoftDTWAlignment",
@@ -48,4 +51,5 @@ __all__ = [
     "tdt_loss",
     "transducer_align",
     "transducer_loss",
+    "transducer_loss_from_joint",
 ]

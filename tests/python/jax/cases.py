@@ -35,6 +35,7 @@ LOGITS, JOINT = _random(3, 20, 9), _random(3, 7, 6, 9)
 FRAMES, COUNTS = np.array([20, 12, 15]), np.array([5, 2, 0])
 MASK = np.random.default_rng(2).random((3, 14)) < 0.2
 WEIGHTS = np.full((3, 14), 1 / 14)
+ENCODER, PREDICTOR, WEIGHT, BIAS = _random(3, 7, 5), _random(3, 6, 5), _random(9, 5), _random(9)
 JOINT_FRAMES = np.array([7, 3, 5])
 
 
@@ -79,6 +80,19 @@ def _plan(function: Any, of: Any, arrays: Any) -> Any:
     return (plan @ y).sum((1, 2)) + ((plan.T @ x) ** 2).sum((1, 2)) + (plan.to_dense() ** 2).sum((1, 2))
 
 
+def _from_joint(options: dict[str, Any] | None = None, **network: Any) -> Callable[..., Any]:
+    def run(function: Any, of: Any, arrays: Any) -> Any:
+        encoder, predictor, weight, bias, labels, frames, counts = arrays
+        joint = warpalign.JointWeights(weight, bias, **network)
+        return function(
+            encoder, predictor, labels % 5, joint, frames, counts, reduction="none", **options or {}
+        )
+
+    return run
+
+
+JOINT_INPUTS = (ENCODER, PREDICTOR, WEIGHT, BIAS)
+JOINT_LABELS = (LABELS, JOINT_FRAMES, COUNTS)
 TRANSPORT = (X, Y, WEIGHTS, np.array([0.5, 1.0, 2.0]))
 CASES: dict[str, Case] = {
     "soft_dtw": pairs("soft_dtw", cost="l1", step_penalty=0.25),
@@ -169,6 +183,15 @@ CASES: dict[str, Case] = {
         lambda f, _, a: f(a[0], None, a[1] % 5, durations=(0, 1, 2), sigma=0.05, reduction="none"),
         (JOINT,),
         (LABELS,),
+    ),
+    "transducer_loss_from_joint": both(
+        "transducer_loss_from_joint", _from_joint(activation="tanh"), JOINT_INPUTS, JOINT_LABELS
+    ),
+    "transducer_loss_from_joint options": both(
+        "transducer_loss_from_joint",
+        _from_joint({"sigma": 0.05, "zero_infinity": True}, durations=(0, 1, 2)),
+        JOINT_INPUTS,
+        JOINT_LABELS,
     ),
     "sinkhorn": both("sinkhorn", _sinkhorn(), TRANSPORT),
     "sinkhorn options": both(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 import torch  # noqa: E402
+from jax.test_util import check_grads  # noqa: E402
 
 import warpalign  # noqa: E402
 import warpalign.jax as wj  # noqa: E402
@@ -62,7 +65,9 @@ def test_same_bits(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", ["soft_dtw", "ctc_loss", "transducer_loss", "sinkhorn"])
+@pytest.mark.parametrize(
+    "name", ["soft_dtw", "ctc_loss", "transducer_loss", "transducer_loss_from_joint", "sinkhorn"]
+)
 def test_half_types(name: str, dtype: str) -> None:
     """Every gradient has the dtype of its input, and is rounded once."""
     for one, other in zip(in_jax(name, dtype), in_torch(name, dtype), strict=True):
@@ -181,3 +186,21 @@ def test_results_of_divergences() -> None:
     )
     equal(found, wanted)
     assert bool(found.converged.all())
+
+
+def test_dropout_of_the_joint_network() -> None:
+    """The mask is the key's: value and gradient belong together, and another key has another mask."""
+    encoder, predictor = jnp.ones((2, 6, 8)), jnp.ones((2, 4, 8))
+    labels = jnp.ones((2, 3), int)
+
+    def loss(weight: Any, seed: int) -> Any:
+        joint = wj.JointWeights(weight, activation="tanh")
+        return wj.transducer_loss_from_joint(
+            encoder, predictor, labels, joint, dropout=0.5, key=jax.random.key(seed)
+        )
+
+    with jax.enable_x64(True):
+        encoder, predictor = encoder.astype("float64"), predictor.astype("float64")
+        weight = jnp.asarray(np.random.default_rng(0).normal(size=(5, 8)))
+        check_grads(lambda w: loss(w, 1), (weight,), 1, ["rev"], rtol=1e-5)
+        assert loss(weight, 1) == loss(weight, 1) != loss(weight, 2)

@@ -393,6 +393,114 @@ def labels() -> None:
     )
 
 
+def from_joint() -> None:
+    f, labels = "transducer_loss_from_joint", "jnp.ones((3, 2), int)"
+    encoder, predictor, joint = "z((3, 4, 5))", "z((3, 3, 5))", "wj.JointWeights(z((6, 5)))"
+    timed = "wj.JointWeights(z((8, 5)), durations=(0, 1))"
+    bad(
+        f,
+        "weight",
+        TypeError,
+        "joint: expected JointWeights, got ArrayImpl: write JointWeights(weight, bias)",
+        encoder,
+        predictor,
+        labels,
+        "z((6, 5))",
+    )
+    for what, error, message, network in (
+        ("weight's axes", ValueError, "joint.weight: expected (V, H), got shape (6,)", "z(6)"),
+        (
+            "empty weight",
+            ValueError,
+            "joint.weight: expected no empty axis in (V, H), got shape (6, 0)",
+            "z((6, 0))",
+        ),
+        (
+            "bias",
+            ValueError,
+            "joint.bias: expected shape (6,), by joint.weight, got (5,)",
+            "z((6, 5)), z(5)",
+        ),
+        (
+            "dtype of weight",
+            TypeError,
+            "joint.weight: expected the dtype of encoder_out, float32, got float16",
+            "z((6, 5), 'float16')",
+        ),
+        (
+            "activation",
+            ValueError,
+            """joint.activation: expected "relu" or "tanh", got 'gelu'""",
+            "z((6, 5)), None, 'gelu'",
+        ),
+    ):
+        bad(f, what, error, message, encoder, predictor, labels, f"wj.JointWeights({network})")
+    bad(
+        f,
+        "dtypes",
+        TypeError,
+        "predictor_out: expected the dtype of encoder_out, float32, got float16",
+        encoder,
+        "z((3, 3, 5), 'float16')",
+        labels,
+        joint,
+    )
+    bad(
+        f,
+        "hidden",
+        ValueError,
+        "encoder_out: expected a last axis of 5, by joint.weight, got shape (3, 4, 6)",
+        "z((3, 4, 6))",
+        predictor,
+        labels,
+        joint,
+    )
+    bad(
+        f,
+        "states",
+        ValueError,
+        "predictor_out: expected shape (B, U+1, H) with U+1 of at least 1, by encoder_out of shape (3, 4, 5), "
+        "got shape (2, 3, 5)",
+        encoder,
+        "z((2, 3, 5))",
+        labels,
+        joint,
+    )
+    bad(
+        f,
+        "labels",
+        ValueError,
+        "targets: expected shape (3, 2), (B, U), as predictor_out (3, 3, 5) has U + 1 = 3, got (3, 4)",
+        encoder,
+        predictor,
+        "jnp.ones((3, 4), int)",
+        joint,
+    )
+    bad(
+        f,
+        "omega",
+        ValueError,
+        "omega: expected 0 without durations, got 0.5",
+        encoder,
+        predictor,
+        labels,
+        joint,
+        omega="0.5",
+    )
+    for name in ("omega", "dropout"):
+        bad(
+            f,
+            f"key of {name}",
+            ValueError,
+            f"key: expected a key of jax.random with {name} > 0, got None",
+            encoder,
+            predictor,
+            labels,
+            timed,
+            **{name: "0.5"},
+        )
+
+
 def transport() -> None:
     x, y, epsilon = "z((3, 5, 2))", "z((3, 6, 2))", "0.5"
     f = "sinkhorn"
@@ -512,6 +620,7 @@ if HAS_JAX:
     series()
     sets()
     labels()
+    from_joint()
     transport()
     divergences()
     other(
