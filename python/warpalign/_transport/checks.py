@@ -13,10 +13,13 @@ from torch import Tensor
 
 from warpalign._core.checks import DTYPES, check_number, check_precision, shape_of
 from warpalign._core.series import is_half, widened
-from warpalign._transport.costs import CostNormalization, DistanceNormalization
+from warpalign._transport.costs import CostNormalization
 from warpalign._transport.settings import Settings, settings_of
+from warpalign._transport.settings import check_distance_normalization as check_distance_normalization
 from warpalign._transport.settings import check_name as check_name
+from warpalign._transport.settings import check_step as check_step
 from warpalign._transport.settings import check_strength as check_strength
+from warpalign._transport.settings import weight_of_features as weight_of_features
 
 _EQUAL_SUMS = 1e-4  # as the core's: sums may differ by this share
 _ROUNDED_SUMS = 2**-6  # the relative difference of sums of half weights that is taken for rounding
@@ -28,34 +31,9 @@ def check_normalization(normalization: object) -> CostNormalization | None:
     return normalization
 
 
-def check_distance_normalization(normalization: object) -> DistanceNormalization | None:
-    if normalization not in (None, "max", "mean", "common"):
-        raise ValueError(
-            f'cost_normalization: expected "max", "mean", "common" or None, got {normalization!r}'
-        )
-    return normalization
-
-
 def check_settings(*, precision: object = None, **settings: Any) -> Settings:
     """As settings_of(), with a precision by name; None: that of torch's own float32 products."""
     return settings_of(precision=check_precision(precision), **settings)
-
-
-def weight_of_features(weight: object, features: str | None) -> float:
-    """The number behind feature_weight. features: the argument that gives features, if any does."""
-    if weight is None and features is not None:
-        raise ValueError(
-            f"feature_weight: expected a number with {features}, got None: write feature_weight=0.5, or leave {features} away"
-        )
-    return 0.0 if weight is None else check_number(weight, "feature_weight")
-
-
-def check_step(step: object) -> float:
-    """The share of the way to the new plan that a step of the descent takes."""
-    share = check_number(step, "step", None)
-    if share > 1:
-        raise ValueError(f"step: expected a number above 0 and at most 1, got {step}")
-    return share
 
 
 def check_callback(callback: object) -> None:

@@ -10,11 +10,10 @@ from torch import Tensor
 
 from warpalign._core.costs import COSTS, CostFunction, check_costs
 from warpalign._core.transforms import no_autocast
+from warpalign._transport.settings import DistanceNormalization as DistanceNormalization
 
 CostNormalization = Literal["max", "mean"]
 """Costs are divided by the largest or the mean of their problem."""
-DistanceNormalization = Literal["max", "mean", "common"]
-"""Intra-domain distances are divided by the largest or the mean of their side, or all by the largest of both sides."""
 # Costs that are so many times larger where the points are: by this power of the factor.
 DEGREES = {"sqeuclidean": 2, "euclidean": 1, "l1": 1}
 _MOST_ENTRIES = 1 << 22  # a block of rows has no more

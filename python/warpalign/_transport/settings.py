@@ -67,6 +67,37 @@ def check_strength(rho: object, name: str) -> float:
     return math.inf if rho is None else check_number(rho, name)
 
 
+DistanceNormalization = Literal["max", "mean", "common"]
+"""Intra-domain distances are divided by the largest or the mean of their side, or all by the largest of both sides."""
+
+
+def check_distance_normalization(normalization: object) -> DistanceNormalization | None:
+    if normalization == "max" or normalization == "mean" or normalization == "common":
+        return normalization
+    if normalization is not None:
+        raise ValueError(
+            f'cost_normalization: expected "max", "mean", "common" or None, got {normalization!r}'
+        )
+    return None
+
+
+def weight_of_features(weight: object, features: str | None) -> float:
+    """The number behind feature_weight. features: the argument that gives features, if any does."""
+    if weight is None and features is not None:
+        raise ValueError(
+            f"feature_weight: expected a number with {features}, got None: write feature_weight=0.5, or leave {features} away"
+        )
+    return 0.0 if weight is None else check_number(weight, "feature_weight")
+
+
+def check_step(step: object) -> float:
+    """The share of the way to the new plan that a step of the descent takes."""
+    share = check_number(step, "step", None)
+    if share > 1:
+        raise ValueError(f"step: expected a number above 0 and at most 1, got {step}")
+    return share
+
+
 def settings_of(
     *,
     cost_scale: object = 1.0,

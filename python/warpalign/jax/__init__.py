@@ -15,6 +15,7 @@ from warpalign._transport.options import Annealing
 from warpalign.jax._ctc import ctc_loss
 from warpalign.jax._ctc_align import CTCAlignment, ctc_align, ctc_posteriors
 from warpalign.jax._forward_sum import forward_sum_loss, monotonic_alignment_search
+from warpalign.jax._gromov import GromovResult, gromov_wasserstein
 from warpalign.jax._plan import TransportPlan
 from warpalign.jax._sinkhorn import SinkhornResult, sinkhorn
 from warpalign.jax._sinkhorn_divergence import SinkhornDivergenceResult, sinkhorn_divergence
@@ -28,6 +29,7 @@ __all__ = [
     "Annealing",
     "CTCAlignment",
     "DTWPath",
+    "GromovResult",
     "JointWeights",
     "SinkhornDivergenceResult",
     "SinkhornResult",
@@ -42,6 +44,7 @@ __all__ = [
     "ctc_posteriors",
     "dtw_path",
     "forward_sum_loss",
+    "gromov_wasserstein",
     "monotonic_alignment_search",
     "sinkhorn",
     "sinkhorn_divergence",

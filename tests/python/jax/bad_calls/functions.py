@@ -600,6 +600,100 @@ def divergences() -> None:
     bad(f, "debias", TypeError, "debias: expected a bool, got int", x, y, epsilon="0.5", debias="1")
 
 
+def gromov() -> None:
+    x, y = "z((5, 2))", "z((6, 3))"
+    f = "gromov_wasserstein"
+
+    def bad_gromov(what: str, error: type[BaseException], message: str, *args: str, **kwargs: str) -> None:
+        bad(f, what, error, message, *args, **{"epsilon": "0.5", **kwargs})
+
+    bad_gromov(
+        "distances",
+        TypeError,
+        "distances: expected a pair, one for x and one for y, got ArrayImpl",
+        distances="z(5)",
+    )
+    bad_gromov(
+        "geometry",
+        ValueError,
+        """geometry: expected "euclidean" or "sqeuclidean", got 'geodesic'""",
+        x,
+        y,
+        geometry="'geodesic'",
+    )
+    bad_gromov(
+        "dtypes",
+        TypeError,
+        "distances[1]: expected dtype float64, float32, float16 or bfloat16, got int32",
+        x,
+        distances="(None, z((6, 6), int))",
+    )
+    bad_gromov(
+        "batch axes",
+        ValueError,
+        "y: expected a batch axis as x has, or none, got distances of shapes (5, 5) and (2, 6, 6)",
+        x,
+        "z((2, 6, 3))",
+    )
+    bad_gromov(
+        "batches",
+        ValueError,
+        "y: expected a batch of 3 as in x, or of 1, got 2",
+        "z((3, 5, 2))",
+        "z((2, 6, 3))",
+    )
+    bad_gromov("nothing", ValueError, "y: expected points, or distances[1], got None", x)
+    bad_gromov(
+        "both",
+        ValueError,
+        "x: expected None beside distances[0], got ArrayImpl",
+        x,
+        y,
+        distances="(z((5, 5)), None)",
+    )
+    bad_gromov(
+        "no square",
+        ValueError,
+        "distances[0]: expected a square matrix (N, N), got shape (5, 6)",
+        "None",
+        y,
+        distances="(z((5, 6)), None)",
+    )
+    bad_gromov(
+        "init",
+        ValueError,
+        """init: expected "eccentricity", "product" or a plan (N, M), got 'multiscale'""",
+        x,
+        y,
+        init="'multiscale'",
+    )
+    bad_gromov(
+        "plan",
+        ValueError,
+        "init: expected shape (5, 6) or (1, 5, 6), got (6, 5)",
+        x,
+        y,
+        init="z((6, 5))",
+    )
+    bad_gromov(
+        "weight",
+        ValueError,
+        "feature_weight: expected a number from 0 to 1, got 2.0",
+        x,
+        y,
+        feature_cost="z((5, 6))",
+        feature_weight="2.0",
+    )
+    bad_gromov(
+        "features",
+        ValueError,
+        "feature_cost: expected costs (N, M) with feature_weight = 0.5, got None",
+        x,
+        y,
+        feature_weight="0.5",
+    )
+
+
 def _call_of_an_unknown_argument(_: Any) -> object:
     import jax.numpy as jnp
 
@@ -623,6 +717,7 @@ if HAS_JAX:
     from_joint()
     transport()
     divergences()
+    gromov()
     other(
         "an unknown argument of an operator",
         TypeError,
