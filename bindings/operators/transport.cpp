@@ -16,15 +16,12 @@ SinkhornTensors sinkhorn_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, bool needs_gr
   const TransportSettings settings WARPALIGN_TRANSPORT_SETTING_LIST;
   const SinkhornProblem p = transport_problem(tensors, settings);
   const Tensor like = tensors.first();
-  const int64_t batch = p.batch, n = p.n, m = p.m, dim = p.dim;
+  const int64_t batch = p.batch;
   const Tensor value = allocate(like, {batch}), linear = allocate(like, {batch}),
-               f = allocate(like, {batch, n}), g = allocate(like, {batch, m}),
+               f = allocate(like, {batch, p.n}), g = allocate(like, {batch, p.m}),
                shift = allocate(like, {batch}), iterations = allocate(like, {batch}, true, ScalarType::Int),
-               error = allocate(like, {batch}), grad_x = allocate(like, {batch, n, dim}, needs_grad_x),
-               grad_y = allocate(like, {batch, m, dim}, needs_grad_y),
-               grad_cost = allocate(like, {batch, n, m}, needs_grad_cost),
-               grad_a = allocate(like, {batch, n}), grad_b = allocate(like, {batch, m}),
-               grad_epsilon = allocate(like, {batch});
+               error = allocate(like, {batch});
+  const TransportGradients grad(like, p, needs_grad_x, needs_grad_y, needs_grad_cost);
   SinkhornOutputs out;
   out.value = value.mutable_data_ptr();
   out.linear = linear.mutable_data_ptr();
@@ -33,12 +30,7 @@ SinkhornTensors sinkhorn_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, bool needs_gr
   out.shift = shift.mutable_data_ptr();
   out.iterations = static_cast<std::int32_t*>(iterations.mutable_data_ptr());
   out.error = error.mutable_data_ptr();
-  out.grad_x = data_or_null(grad_x, needs_grad_x);
-  out.grad_y = data_or_null(grad_y, needs_grad_y);
-  out.grad_cost = data_or_null(grad_cost, needs_grad_cost);
-  out.grad_a = grad_a.mutable_data_ptr();
-  out.grad_b = grad_b.mutable_data_ptr();
-  out.grad_epsilon = grad_epsilon.mutable_data_ptr();
+  grad.give_to(out);
   call_core(
       Operator::kSinkhorn, like, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) { return sinkhorn_workspace_bytes(p, out, execution); },
@@ -46,7 +38,7 @@ SinkhornTensors sinkhorn_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, bool needs_gr
         return sinkhorn(p, out, workspace, execution);
       });
   return {value,  linear, f,         g,      shift,  iterations,  error,
-          grad_x, grad_y, grad_cost, grad_a, grad_b, grad_epsilon};
+          grad.x, grad.y, grad.cost, grad.a, grad.b, grad.epsilon};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> sinkhorn_potentials_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS,
@@ -95,32 +87,23 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
   along.log_scale = vector(log_scale_tangent, "log_scale_tangent");
   along.f = check_rows(f_tangent, "f_tangent", like, name, p.n);
   along.g = check_rows(g_tangent, "g_tangent", like, name, p.m);
-  const int64_t batch = p.batch, n = p.n, m = p.m, dim = p.dim;
+  const int64_t batch = p.batch;
   const Tensor value = allocate(like, {batch}), linear = allocate(like, {batch}),
-               f = allocate(like, {batch, n}), g = allocate(like, {batch, m}),
-               grad_x = allocate(like, {batch, n, dim}, needs_grad_x),
-               grad_y = allocate(like, {batch, m, dim}, needs_grad_y),
-               grad_cost = allocate(like, {batch, n, m}, needs_grad_cost),
-               grad_a = allocate(like, {batch, n}), grad_b = allocate(like, {batch, m}),
-               grad_epsilon = allocate(like, {batch});
+               f = allocate(like, {batch, p.n}), g = allocate(like, {batch, p.m});
+  const TransportGradients grad(like, p, needs_grad_x, needs_grad_y, needs_grad_cost);
   SinkhornOutputs out;
   out.value = value.mutable_data_ptr();
   out.linear = linear.mutable_data_ptr();
   out.f = f.mutable_data_ptr();
   out.g = g.mutable_data_ptr();
-  out.grad_x = data_or_null(grad_x, needs_grad_x);
-  out.grad_y = data_or_null(grad_y, needs_grad_y);
-  out.grad_cost = data_or_null(grad_cost, needs_grad_cost);
-  out.grad_a = grad_a.mutable_data_ptr();
-  out.grad_b = grad_b.mutable_data_ptr();
-  out.grad_epsilon = grad_epsilon.mutable_data_ptr();
+  grad.give_to(out);
   call_core(
       Operator::kSinkhorn, like, settings.precision, settings.batch_invariant,
       [&](const Execution& execution) { return sinkhorn_jvp_workspace_bytes(p, along, out, execution); },
       [&](Workspace workspace, const Execution& execution) {
         return sinkhorn_jvp(p, along, out, workspace, execution);
       });
-  return {value, linear, f, g, grad_x, grad_y, grad_cost, grad_a, grad_b, grad_epsilon};
+  return {value, linear, f, g, grad.x, grad.y, grad.cost, grad.a, grad.b, grad.epsilon};
 }
 
 }  // namespace

@@ -69,25 +69,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gradi
     g.v = check_matrix(*v, "v", like, name, p.m, u->size(2));
     if (g.columns == 0) fail("u", "at least one column", shape_of(*u));
   }
-  const int64_t batch = p.batch, n = p.n, m = p.m, dim = p.dim;
-  const Tensor row_sums = allocate(like, {batch, n}), column_sums = allocate(like, {batch, m}),
-               grad_x = allocate(like, {batch, n, dim}, needs_grad_x),
-               grad_y = allocate(like, {batch, m, dim}, needs_grad_y),
-               grad_cost = allocate(like, {batch, n, m}, needs_grad_cost),
-               grad_a = allocate(like, {batch, n}), grad_b = allocate(like, {batch, m}),
-               grad_epsilon = allocate(like, {batch});
+  const Tensor row_sums = allocate(like, {p.batch, p.n}), column_sums = allocate(like, {p.batch, p.m});
+  const TransportGradients grad(like, p, needs_grad_x, needs_grad_y, needs_grad_cost);
   g.row_sums = row_sums.mutable_data_ptr();
   g.column_sums = column_sums.mutable_data_ptr();
-  g.grad_x = data_or_null(grad_x, needs_grad_x);
-  g.grad_y = data_or_null(grad_y, needs_grad_y);
-  g.grad_cost = data_or_null(grad_cost, needs_grad_cost);
-  g.grad_a = grad_a.mutable_data_ptr();
-  g.grad_b = grad_b.mutable_data_ptr();
-  g.grad_epsilon = grad_epsilon.mutable_data_ptr();
+  grad.give_to(g);
   run(
       like, settings, [&](const Execution& e) { return plan_gradient_workspace_bytes(p, g, e); },
       [&](Workspace workspace, const Execution& e) { return plan_gradient(p, g, workspace, e); });
-  return {row_sums, column_sums, grad_x, grad_y, grad_cost, grad_a, grad_b, grad_epsilon};
+  return {row_sums, column_sums, grad.x, grad.y, grad.cost, grad.a, grad.b, grad.epsilon};
 }
 
 std::tuple<Tensor, Tensor> topk_op(WARPALIGN_TRANSPORT_TENSOR_PARAMETERS, int64_t count, bool transposed,

@@ -128,6 +128,36 @@ inline SinkhornProblem transport_problem(const TransportTensors& t, const Transp
   return p;
 }
 
+// Gradients with respect to what a problem is made of, the last results of an operator. Those of points and
+// of costs are made where they are requested.
+struct TransportGradients {
+  Tensor x, y, cost, a, b, epsilon;
+  bool has_x, has_y, has_cost;
+
+  TransportGradients(const Tensor& like, const SinkhornProblem& p, bool needs_x, bool needs_y,
+                     bool needs_cost)
+      : x(allocate(like, {p.batch, p.n, p.dim}, needs_x)),
+        y(allocate(like, {p.batch, p.m, p.dim}, needs_y)),
+        cost(allocate(like, {p.batch, p.n, p.m}, needs_cost)),
+        a(allocate(like, {p.batch, p.n})),
+        b(allocate(like, {p.batch, p.m})),
+        epsilon(allocate(like, {p.batch})),
+        has_x(needs_x),
+        has_y(needs_y),
+        has_cost(needs_cost) {}
+
+  // Outputs: a structure of the core with these gradients.
+  template <class Outputs>
+  void give_to(Outputs& out) const {
+    out.grad_x = data_or_null(x, has_x);
+    out.grad_y = data_or_null(y, has_y);
+    out.grad_cost = data_or_null(cost, has_cost);
+    out.grad_a = a.mutable_data_ptr();
+    out.grad_b = b.mutable_data_ptr();
+    out.grad_epsilon = epsilon.mutable_data_ptr();
+  }
+};
+
 // Potentials, the value and the linear part of each problem, without what takes one more pass over the costs.
 struct TransportPotentials {
   Tensor value, linear, f, g;
