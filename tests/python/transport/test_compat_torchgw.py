@@ -15,7 +15,7 @@ from tests.python.transport.clouds import spiral, swiss_roll
 from tests.python.transport.test_gromov import geodesics
 from warpalign._transport.gromov_solver import Objective
 from warpalign.compat import torchgw
-from warpalign.transport import connected_components, sinkhorn
+from warpalign.transport import connected_components, gromov_wasserstein_sampled, sinkhorn
 
 sampled_gw = partial(torchgw.sampled_gw, generator=0)
 SPIRAL, ROLL = spiral(400, 0), swiss_roll(500, 1)
@@ -84,6 +84,30 @@ def test_seeds_and_whole_steps() -> None:
 def test_precisions_agree() -> None:
     plans = [sampled_gw(**small(), k=5, epsilon=0.05, mixed_precision=mixed) for mixed in (False, True)]
     assert float((plans[0].argmax(1) == plans[1].argmax(1)).double().mean()) > 0.9
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("mode", ["dijkstra", "precomputed", "landmark"])
+def test_float64_on_a_gpu_is_solved_in_float32(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """float64 would leave the kernels of points rounded to binary16. The plan is as good, and float64 on the GPU."""
+    given: list[torch.dtype] = []
+
+    def noting(*args: Any, **options: Any) -> Any:
+        sides = options["distances"] if "distances" in options else (options["x"], options["y"])
+        given.extend(side.dtype for side in sides)
+        return gromov_wasserstein_sampled(*args, **options)
+
+    monkeypatch.setattr(torchgw, "gromov_wasserstein_sampled", noting)
+    options: dict[str, Any] = {"X_source": SPIRAL, "X_target": ROLL, "k": 5, "n_landmarks": 20}
+    if mode == "precomputed":
+        options = {"dist_source": geodesics(SPIRAL), "dist_target": geodesics(ROLL)}
+    options = {k: v.double().cuda() if isinstance(v, Tensor) else v for k, v in options.items()}
+    plan = sampled_gw(**options, distance_mode=mode, M=80, epsilon=5e-4, min_iter_before_converge=1)
+    assert given == [torch.float32] * 2
+    assert plan.dtype == torch.float64 and plan.is_cuda
+    assert correlation(plan.argmax(1).cpu()) >= 0.99
+    assert float((plan.sum(0) - 1 / len(ROLL)).abs().max()) < 1e-5
 
 
 def drift(plan: Tensor) -> float:
