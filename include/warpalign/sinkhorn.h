@@ -42,8 +42,10 @@ namespace warpalign {
 enum class TransportReference : std::int32_t { kProduct, kCounting };
 
 // How an iteration updates the potentials. kAlternating: g, then f from the new g; rows end exact.
-// kSymmetric: both from the old ones, each then averaged with its old value.
-enum class SinkhornUpdates : std::int32_t { kAlternating, kSymmetric };
+// kSymmetric: both from the old ones, each then averaged with its old value. kMixed: kSymmetric for the first
+// iterations, in which two equal sets converge, then kAlternating. It is kSymmetric throughout where both
+// sides are the same memory.
+enum class SinkhornUpdates : std::int32_t { kAlternating, kSymmetric, kMixed };
 
 // One of the two sets.
 struct TransportSide {
@@ -82,8 +84,8 @@ struct SinkhornProblem {
   double mass = 0.0;
   TransportReference reference = TransportReference::kProduct;
   SinkhornUpdates updates = SinkhornUpdates::kAlternating;
-  const void* f0 = nullptr;  // (B, N), of dtype, finite: where to start; null: 0
-  const void* g0 = nullptr;  // (B, M); used by symmetric updates alone, because the first update replaces g
+  const void* f0 = nullptr;            // (B, N), of dtype, finite: where to start; null: 0
+  const void* g0 = nullptr;            // (B, M); not used by kAlternating, whose first update replaces g
   const void* shift0 = nullptr;        // (B,): lambda of f0; null: 0. Read by sinkhorn_jvp() alone.
   std::int32_t max_iterations = 1000;  // >= 1, at the final epsilon
   // Iterations end when no potential moves by more than tolerance * epsilon: on a hard side the largest

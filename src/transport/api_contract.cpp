@@ -53,7 +53,7 @@ Status check_numbers(const SinkhornProblem& p) {
     return Status::invalid("reference", "one of the values of TransportReference",
                            static_cast<double>(p.reference));
   }
-  if (p.updates != SinkhornUpdates::kAlternating && p.updates != SinkhornUpdates::kSymmetric) {
+  if (p.updates < SinkhornUpdates::kAlternating || p.updates > SinkhornUpdates::kMixed) {
     return Status::invalid("updates", "one of the values of SinkhornUpdates", static_cast<double>(p.updates));
   }
   return {};

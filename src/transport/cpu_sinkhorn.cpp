@@ -28,23 +28,42 @@ class Solve {
     problem_.bind(b, team);
     const double epsilon = problem_.epsilon(b);
     s_.plan_sums.wanted = wants_no_more() && !(p_.mass > 0);
-    const int iterations =
-        p_.updates == SinkhornUpdates::kSymmetric ? run_symmetric(epsilon) : run_alternating(epsilon);
-    write(iterations);
+    write(iterate(epsilon));
   }
 
  private:
-  int run_alternating(double epsilon) {
+  // Returns the number of iterations at the final epsilon.
+  int iterate(double epsilon) {
+    const int symmetric = symmetric_iterations(p_);
+    int k = 0;
+    if (symmetric > 0) {
+      while (s_.epsilon > epsilon) {
+        s_.symmetric_step();
+        s_.set_epsilon(std::max(epsilon, s_.epsilon * p_.epsilon_factor));
+      }
+      while (k < symmetric && !s_.is_nan()) {
+        s_.symmetric_step();
+        ++k;
+        if (has_stopped()) return k;
+      }
+      if (k == p_.max_iterations || s_.is_nan()) return k;
+      s_.set_epsilon(s_.epsilon);  // what is known of the next sums is that of symmetric updates
+    }
+    return alternate(epsilon, k);
+  }
+
+  // done: iterations before.
+  int alternate(double epsilon, int done) {
     s_.start();
     while (s_.epsilon > epsilon) {
       s_.finish();
       s_.set_epsilon(std::max(epsilon, s_.epsilon * p_.epsilon_factor));
       s_.start();
     }
-    int k = 1;
+    int k = done + 1;
     for (; k < p_.max_iterations && !s_.is_nan(); ++k) {
       s_.step();
-      if (s_.moved() < p_.tolerance * kLog2E<double>) {
+      if (has_stopped()) {
         ++k;
         break;
       }
@@ -53,19 +72,7 @@ class Solve {
     return std::min(k, p_.max_iterations);
   }
 
-  int run_symmetric(double epsilon) {
-    while (s_.epsilon > epsilon) {
-      s_.symmetric_step();
-      s_.set_epsilon(std::max(epsilon, s_.epsilon * p_.epsilon_factor));
-    }
-    int k = 0;
-    while (k < p_.max_iterations && !s_.is_nan()) {
-      s_.symmetric_step();
-      ++k;
-      if (s_.moved() < p_.tolerance * kLog2E<double>) break;
-    }
-    return k;
-  }
+  [[nodiscard]] bool has_stopped() const { return s_.moved() < p_.tolerance * kLog2E<double>; }
 
   void write(int iterations) {
     const std::int64_t n = p_.n, m = p_.m, dim = p_.dim;

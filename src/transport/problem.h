@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "warpalign/kernel_launches.h"
@@ -42,6 +43,25 @@ Status plan_gradient_cuda(const SinkhornProblem&, const PlanGradient&, Workspace
 Status plan_sample_cuda(const SinkhornProblem&, const PlanSamples&, Workspace, const Execution&);
 Status plan_topk_cuda(const SinkhornProblem&, const PlanTop&, Workspace, const Execution&);
 Status plan_dense_cuda(const SinkhornProblem&, void* plan, Workspace, const Execution&);
+
+// Whether the problem is one of a set of points with itself, whose potentials stay equal under symmetric
+// updates: the sides share their memory.
+inline bool has_equal_sides(const SinkhornProblem& p) {
+  return p.x.data && p.x.data == p.y.data && std::equal(p.x.stride, p.x.stride + 3, p.y.stride) &&
+         p.n == p.m && p.a.weights == p.b.weights && p.a.strength == p.b.strength &&
+         p.a.lengths == p.b.lengths && p.f0 == p.g0 && p.mass == 0 &&
+         p.updates != SinkhornUpdates::kAlternating;
+}
+
+// The number of iterations at the final epsilon, from the first one on, that update both sides at once.
+// Between equal sets such an iteration halves the moves, so that those of kMixed reach the tolerance, or
+// float32's precision, from a move of 16 epsilon.
+inline int symmetric_iterations(const SinkhornProblem& p) {
+  if (p.updates == SinkhornUpdates::kAlternating) return 0;
+  if (p.updates == SinkhornUpdates::kSymmetric || has_equal_sides(p)) return p.max_iterations;
+  const double halvings = -std::log2(std::clamp(p.tolerance, 0x1p-24, 1.0));
+  return std::min(p.max_iterations, 4 + static_cast<int>(std::ceil(halvings)));
+}
 
 // Whether costs that follow each other in memory are those of a column.
 inline bool has_swapped_costs(const SinkhornProblem& p) {

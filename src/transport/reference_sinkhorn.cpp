@@ -78,8 +78,9 @@ struct Solver {
     lambda += std::log(options.mass / sum);
   }
 
-  void iterate() {
-    if (options.updates == SinkhornUpdates::kSymmetric) {
+  // is_symmetric: both sides from the old potentials, each averaged with its old value.
+  void iterate(bool is_symmetric) {
+    if (is_symmetric) {
       const std::vector<double> to_w = new_w();
       const std::vector<double> to_z = new_z();
       for (std::size_t i = 0; i < n; ++i) w[i] = (w[i] + to_w[i]) / 2;
@@ -120,11 +121,15 @@ SinkhornAnswer sinkhorn(const std::vector<double>& cost, const std::vector<doubl
   if (options.epsilon_start > options.epsilon) {
     s.epsilon = options.epsilon_start;
     while (s.epsilon > options.epsilon) {
-      s.iterate();
+      s.iterate(options.updates != SinkhornUpdates::kAlternating);
       s.set_epsilon(std::max(options.epsilon, s.epsilon * options.epsilon_factor));
     }
   }
-  for (int k = 0; k < options.iterations; ++k) s.iterate();
+  constexpr int kOfMixed = 28;  // symmetric iterations, with a tolerance of 0
+  for (int k = 0; k < options.iterations; ++k) {
+    s.iterate(options.updates == SinkhornUpdates::kSymmetric ||
+              (options.updates == SinkhornUpdates::kMixed && k < kOfMixed));
+  }
 
   SinkhornAnswer answer{};
   const double epsilon = s.epsilon;

@@ -25,7 +25,7 @@ from warpalign._transport.convergence import has_converged, warn_unless_converge
 from warpalign._transport.costs import CostNormalization
 from warpalign._transport.options import Annealing
 from warpalign._transport.problem import Problem, problem
-from warpalign._transport.settings import Settings, Updates
+from warpalign._transport.settings import UPDATES, Settings, Updates
 
 
 class SinkhornDivergenceResult(NamedTuple):
@@ -64,7 +64,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
     x_lengths: Lengths | None = None,
     y_lengths: Lengths | None = None,
     annealing: Annealing | float | None = None,
-    updates: Updates = "symmetric",
+    updates: Updates = "mixed",
     max_iter: int = 1000,
     tol: float = 1e-5,
     reduction: Reduction = "none",
@@ -75,7 +75,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
     """Sinkhorn divergence between weighted point sets: OT(x, y) − OT(x, x)/2 − OT(y, y)/2, and ε/2 (Σa − Σb)² with rho.
 
     OT is the value of :func:`warpalign.transport.sinkhorn`, which is not minimal for equal sets. The divergence is 0
-    for equal sets, exactly so where they are bitwise identical, and >= 0 where exp(−C / epsilon) is a positive kernel
+    for equal sets, exactly so where they are one tensor, and >= 0 where exp(−C / epsilon) is a positive kernel
     ("sqeuclidean", "euclidean", "l1"). It solves three problems, of which the two of a set with itself converge fast.
 
     Sources: Feydy et al., "Interpolating between optimal transport and MMD using Sinkhorn divergences", AISTATS 2019,
@@ -102,7 +102,8 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         y_lengths: (B,) true numbers of points in y, from 1 to M; None: all M.
         annealing: an :class:`Annealing`, or a number > 0 as short for Annealing(start=number): iterations begin with this larger
             epsilon, in units of the cost, which shrinks to epsilon. None: all iterations have epsilon.
-        updates: "symmetric", with which problems between a set and itself converge fast, or "alternating".
+        updates: "mixed", which converges fast between different sets, and between a set and itself, "symmetric" or "alternating", as in
+            :func:`warpalign.transport.sinkhorn`.
         max_iter: the maximum number of iterations of each problem at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
         reduction: "none" for one value per problem, or their "mean" or "sum".
@@ -156,7 +157,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         solutions = [autograd.sinkhorn(of.of, of.settings)]
         if with_itself:
             own = (of.with_itself(side) for side in (0, 1))
-            solutions += [autograd.sinkhorn(one.of, one.settings) for one in own]
+            solutions += [autograd.sinkhorn(one.of, _of_equal_sets(one.settings)) for one in own]
     value = solutions[0].value
     if with_itself:
         value = value - (solutions[1].value + solutions[2].value) / 2
@@ -178,6 +179,12 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
 def _settings(*, rho: object, **options: Any) -> Settings:
     check_strength(rho, "rho")
     return check_settings(rho_a=rho, rho_b=rho, **options)
+
+
+def _of_equal_sets(settings: Settings) -> Settings:
+    """Mixed updates of equal sets are symmetric throughout, also where a function makes their costs."""
+    mixed, symmetric = (UPDATES.index(name) for name in ("mixed", "symmetric"))
+    return settings._replace(updates=symmetric) if settings.updates == mixed else settings
 
 
 def _of_masses(of: Problem) -> Tensor:
@@ -208,7 +215,8 @@ class SinkhornDivergence(nn.Module):
             they are. Of the named costs, "sqeuclidean", "euclidean" and "l1" can be normalised.
         annealing: an :class:`Annealing`, or a number > 0 as short for Annealing(start=number): iterations begin with this larger
             epsilon, in units of the cost, which shrinks to epsilon. None: all iterations have epsilon.
-        updates: "symmetric", with which problems between a set and itself converge fast, or "alternating".
+        updates: "mixed", which converges fast between different sets, and between a set and itself, "symmetric" or "alternating", as in
+            :func:`warpalign.transport.sinkhorn`.
         max_iter: the maximum number of iterations of each problem at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
         reduction: "none" for one value per problem, or their "mean" or "sum".
@@ -238,7 +246,7 @@ class SinkhornDivergence(nn.Module):
         cost_scale: float = 1.0,
         cost_normalization: CostNormalization | None = None,
         annealing: Annealing | float | None = None,
-        updates: Updates = "symmetric",
+        updates: Updates = "mixed",
         max_iter: int = 1000,
         tol: float = 1e-5,
         reduction: Reduction = "none",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Reference = Literal["product", "counting"]
-Updates = Literal["alternating", "symmetric"]
+Updates = Literal["alternating", "symmetric", "mixed"]
 UPDATES: tuple[str, ...] = get_args(Updates)
 
 

@@ -85,7 +85,7 @@ def sinkhorn(
         mass: partial transport of this mass, above 0 and at most the smaller sum of weights; without rho_a and rho_b.
         reference: the measure R of the entropy: "product" of the weights, or "counting", 1 everywhere.
         updates: "alternating" updates the columns' potentials, then the rows'. "symmetric" updates both at once and averages them
-            with the old ones.
+            with the old ones. "mixed" is "symmetric" for the first iterations, then "alternating".
         init: a SinkhornResult, or potentials (f, g), to start from. They have no gradient. None: 0.
         max_iter: the maximum number of iterations at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.

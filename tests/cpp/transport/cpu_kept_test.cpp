@@ -32,7 +32,8 @@ template <class Real>
 void follow_the_reference() {
   unsigned seed = 100;
   for (const Sides& sides : {Sides{kInf, kInf, 0}, Sides{1, 2, 0}, Sides{kInf, 0, 0}, Sides{1, 1, 0.6}}) {
-    for (const auto updates : {SinkhornUpdates::kAlternating, SinkhornUpdates::kSymmetric}) {
+    for (const auto updates :
+         {SinkhornUpdates::kAlternating, SinkhornUpdates::kSymmetric, SinkhornUpdates::kMixed}) {
       for (const auto& [n, m] : {std::pair{65, 47}, {33, 97}}) {
         for (const double epsilon : {0.02, 0.3}) {
           for (const int iterations : {8, 60, 250}) {

@@ -22,7 +22,8 @@ void check_grid() {
   for (const auto& [n, m] : {std::pair{1, 1}, {1, 7}, {9, 1}, {31, 33}, {65, 17}, {130, 257}}) {
     for (const Sides& sides : kSides) {
       for (const TransportReference kind : {TransportReference::kProduct, TransportReference::kCounting}) {
-        for (const SinkhornUpdates updates : {SinkhornUpdates::kAlternating, SinkhornUpdates::kSymmetric}) {
+        for (const SinkhornUpdates updates :
+             {SinkhornUpdates::kAlternating, SinkhornUpdates::kSymmetric, SinkhornUpdates::kMixed}) {
           for (const double epsilon : {0.02, 1.0}) {
             SCOPED_TRACE(testing::Message()
                          << n << " x " << m << ", rho " << sides.rho_a << " " << sides.rho_b << ", mass "

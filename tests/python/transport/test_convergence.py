@@ -98,7 +98,7 @@ def test_no_warning_where_values_are_hidden() -> None:
 
 
 @pytest.mark.parametrize("name", SIDES)
-@pytest.mark.parametrize("updates", ["alternating", "symmetric"])
+@pytest.mark.parametrize("updates", ["alternating", "symmetric", "mixed"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_no_error_of_a_solution_beside_what_is_not_finite(
     name: str, updates: Any, dtype: torch.dtype, device: torch.device

@@ -42,7 +42,7 @@ def test_plans_of_random_problems(
         assert float(plan.sum()) == pytest.approx(pot.MASS, abs=1e-6)
 
 
-@pytest.mark.parametrize("updates", ["alternating", "symmetric"])
+@pytest.mark.parametrize("updates", ["alternating", "symmetric", "mixed"])
 def test_pots_points(updates: str, device: torch.device) -> None:
     of = pot.points_of_pot()
     got = solve(of, device, updates=updates)

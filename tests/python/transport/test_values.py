@@ -126,14 +126,34 @@ def test_half_types_are_widened(dtype: torch.dtype, device: torch.device) -> Non
     assert grad.dtype == dtype and torch.equal(grad, exact.to(dtype))
 
 
-def test_updates_of_both_kinds_meet(device: torch.device) -> None:
+def test_updates_of_all_kinds_meet(device: torch.device) -> None:
     x, y = randn(2, 9, 2, seed=1, dtype=torch.float64), randn(2, 7, 2, seed=2, dtype=torch.float64)
     x, y = x.to(device), y.to(device)
-    one, other = (
+    one, two, three = (
         sinkhorn(x, y, epsilon=0.5, updates=updates, tol=1e-12).value  # type: ignore[arg-type]
-        for updates in ("alternating", "symmetric")
+        for updates in ("alternating", "symmetric", "mixed")
     )
-    torch.testing.assert_close(one, other, rtol=1e-11, atol=0)
+    torch.testing.assert_close(one, two, rtol=1e-11, atol=0)
+    torch.testing.assert_close(one, three, rtol=1e-11, atol=0)
+
+
+@pytest.mark.parametrize(("tol", "symmetric"), [(0.0, 28), (1e-3, 14), (1e-5, 21)])
+def test_mixed_updates_are_symmetric_then_alternating(
+    tol: float, symmetric: int, device: torch.device
+) -> None:
+    x, y = randn(2, 30, 2, seed=1, dtype=torch.float64), randn(2, 40, 2, seed=2, dtype=torch.float64)
+    x, y = x.to(device), y.to(device)
+    options: dict[str, Any] = {"epsilon": 0.02, "annealing": 1.0, "tol": tol}
+    whole = sinkhorn(x, y, updates="mixed", max_iter=symmetric + 5, **options)
+    first = sinkhorn(x, y, updates="symmetric", max_iter=symmetric, **options)
+    both = sinkhorn(x, y, init=first, max_iter=5, epsilon=0.02, tol=tol)
+    torch.testing.assert_close(whole.f, both.f, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(whole.g, both.g, rtol=1e-11, atol=1e-11)
+    assert whole.iterations.tolist() == [symmetric + 5] * 2
+    own = [
+        sinkhorn(x, x, updates=kind, max_iter=symmetric + 5, **options).f for kind in ("mixed", "symmetric")
+    ]  # type: ignore[arg-type]
+    assert torch.equal(own[0], own[1])
 
 
 def test_special_values(device: torch.device) -> None:

@@ -64,9 +64,10 @@ class Dense {
   // As many iterations from the current potentials on as ShortRows does, at most `most`; none if the problem
   // is not of these.
   [[nodiscard]] __device__ __forceinline__ ShortIterations iterate(Team& team, const Pass& pass, int most,
-                                                                   float near, double tolerance) const {
+                                                                   bool symmetric, float near,
+                                                                   double tolerance) const {
     if constexpr (kMostShortColumns > 0) {
-      const ShortRows<Real, Stored, kMostShortColumns> rows(p_, team, rows_, columns_);
+      const ShortRows<Real, Stored, kMostShortColumns> rows(p_, team, rows_, columns_, symmetric);
       if (rows.serves()) return rows.run(pass, most, near, tolerance);
     }
     return {};

@@ -49,8 +49,8 @@ template <class Real, class Stored, int kMostColumns>
 class ShortRows {
  public:
   __device__ __forceinline__ ShortRows(const SolveParams<Real>& p, Team& team, const Side<Real>& rows,
-                                       const Side<Real>& columns)
-      : p_(p), team_(team), rows_(rows), columns_(columns) {
+                                       const Side<Real>& columns, bool symmetric)
+      : p_(p), team_(team), rows_(rows), columns_(columns), symmetric_(symmetric) {
     constexpr int kFew =
         kColumns < 8 || sizeof(Real) == 8 ? 4 : 8;  // columns of a lane, while lanes are left
     while (lanes_ < 32 && lanes_ * kFew < columns.count) lanes_ *= 2;
@@ -204,7 +204,7 @@ class ShortRows {
     const bool too_small = law.follows_sums && log2_sum < kSmallest && !isinf(at);
     if (!(log2_sum < CUDART_INF) || too_small) mine.out_of_range = 1;
     if (to != at) mine.moved[side] = larger(mine.moved[side], static_cast<float>(abs(to - at)));
-    if (p_.symmetric && !isinf(to)) to = (at + to) / 2;
+    if (symmetric_ && !isinf(to)) to = (at + to) / 2;
     if (!isinf(to)) {
       if (law.follows_sums) mine.gap = larger(mine.gap, static_cast<float>(abs(free - to)));
       mine.top[side] = larger(mine.top[side], static_cast<float>(abs(to)) * 1.000001f);
@@ -217,7 +217,7 @@ class ShortRows {
                                                           Real sum) const {
     if (isnan(sum)) return sum;
     const Real reference = rows_.product ? weight : Real(1);
-    if (p_.symmetric || !(sum > 0) || isinf(sum)) return reference;
+    if (symmetric_ || !(sum > 0) || isinf(sum)) return reference;
     if (law.is_hard) return weight / sum;
     if (isinf(to) || isinf(at)) return reference;
     return static_cast<Real>(static_cast<double>(reference) * exp2_in<Real>(to - at));
@@ -355,8 +355,9 @@ class ShortRows {
   Team& team_;
   const Side<Real>& rows_;
   const Side<Real>& columns_;
-  int lanes_ = 1;  // of a row
-  int quads_ = 0;  // of a lane: four columns each
+  const bool symmetric_;  // whether both sides are updated from the old potentials
+  int lanes_ = 1;         // of a row
+  int quads_ = 0;         // of a lane: four columns each
 };
 
 }  // namespace warpalign::detail::transport

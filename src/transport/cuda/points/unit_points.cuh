@@ -54,7 +54,7 @@ class UnitPoints : public PointSums<float> {
     if (scale_ == 0) return this->template run_tiles<kKind>(pass, sums);
     constexpr PassKind kColumns = kKind == PassKind::kEvaluate ? PassKind::kSums : kKind;
     if constexpr (kKind != PassKind::kLargest) {
-      if (pass.rows && pass.columns && p_.symmetric)
+      if (pass.rows && pass.columns && p_.symmetric_iterations > 0)
         return of_any_width<kKind, Makes::kBoth>(pass, true, sums);
     }
     if (pass.rows) of_any_width<kKind, Makes::kOwn>(pass, true, sums);

@@ -23,15 +23,6 @@ Table<Real> table(const StridedTensor& of, int columns) {
   return {static_cast<const Real*>(of.data), {of.stride[0], of.stride[1], of.stride[2]}, columns};
 }
 
-// Whether the problem is one of a set of points with itself, whose potentials stay equal: the sides share
-// their memory, and are updated at the same time.
-bool has_equal_sides(const SinkhornProblem& p) {
-  return p.x.data && p.x.data == p.y.data && std::equal(p.x.stride, p.x.stride + 3, p.y.stride) &&
-         p.n == p.m && p.a.weights == p.b.weights && p.a.strength == p.b.strength &&
-         p.a.lengths == p.b.lengths && p.f0 == p.g0 && p.mass == 0 &&
-         p.updates == SinkhornUpdates::kSymmetric;
-}
-
 // The plan of a call: its kernel, the kernel's layout, and the workspace. The kernel's columns are the axis
 // along which costs are contiguous in memory.
 template <class Real>
@@ -93,7 +84,7 @@ class Plan {
       params.columns.splits = parts(p_.m, p_.n);
     }
     // One pass computes the sums of both sides: those of the columns have a part for every tile of rows.
-    if (kernel_->terms > 0 && p_.updates == SinkhornUpdates::kSymmetric) {
+    if (kernel_->terms > 0 && p_.updates != SinkhornUpdates::kAlternating) {
       params.columns.splits = std::max(params.columns.splits, cuda::div_up(p_.n, kernel_->own_points));
     }
     const int columns = params.columns.length;
@@ -175,7 +166,7 @@ class Plan {
     params.max_iterations = p_.max_iterations;
     params.product = p_.reference == TransportReference::kProduct;
     params.checks_sums = job_ == Job::kSolve;
-    params.symmetric = p_.updates == SinkhornUpdates::kSymmetric;
+    params.symmetric_iterations = symmetric_iterations(p_);
     // A pass over both sides then computes the rows' sums alone (points/point_sums.cuh).
     if (job_ == Job::kSolve && kernel_->terms == 0 && has_equal_sides(p_)) {
       params.columns.partials = params.rows.partials;

@@ -100,11 +100,11 @@ struct SolveParams {
   double mass;
   double tolerance;
   int max_iterations;
-  bool product;      // whether the reference measure is a b^T
-  bool checks_sums;  // whether weights whose sums differ make the problem's results NaN
-  bool symmetric;    // symmetric updates
-  bool rows_first;   // whether an iteration updates rows, then columns, or the reverse
-  Real* shift;       // (B,) each; may be null
+  bool product;              // whether the reference measure is a b^T
+  bool checks_sums;          // whether weights whose sums differ make the problem's results NaN
+  int symmetric_iterations;  // the first ones at the final epsilon; 0: annealing alternates, too
+  bool rows_first;           // whether an iteration updates rows, then columns, or the reverse
+  Real* shift;               // (B,) each; may be null
   Real* value;
   Real* linear;
   Real* grad_epsilon;

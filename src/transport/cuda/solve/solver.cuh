@@ -43,9 +43,8 @@ class Solver {
     const bool valid = wanted > 0 && !isinf(wanted);
     const double target = valid ? wanted : CUDART_NAN;  // makes every potential NaN
     epsilon = valid ? max(target, p_.epsilon_start) : target;
-    if (start()) return target;
-    epsilon = CUDART_NAN;
-    return epsilon;
+    if (!start()) return epsilon = CUDART_NAN;
+    return target;
   }
 
   // Runs the iterations. On return the potentials are those of the last one.
@@ -55,7 +54,7 @@ class Solver {
     // below any number at first, unless annealing begins with an epsilon near the costs.
     certified_ = epsilon > target || !(p_.mass > 0);
     rows.near = columns.near = !(p_.mass > 0);
-    if (p_.symmetric) {
+    if (p_.symmetric_iterations > 0) {
       while (epsilon > target) {
         const double to = max(target, epsilon * p_.epsilon_factor);
         if (p_.mass > 0) {  // its step needs another pass with the new potentials
@@ -68,8 +67,8 @@ class Solver {
         ratio_ = 1;
         take_epsilon(to);
       }
-      iterate(false, [&] { symmetric_step(); });
-      return;
+      if (iterate(false, p_.symmetric_iterations, true, [&] { symmetric_step(); })) return;
+      if (iterations == p_.max_iterations) return;
     }
     // One sweep updates rows, then columns. With columns first, half a step is done before the sweeps, and
     // the iterations end half a step later.
@@ -83,8 +82,8 @@ class Solver {
       set_epsilon(max(target, epsilon * p_.epsilon_factor));
       if (!p_.rows_first) update(columns);
     }
-    iterations = p_.rows_first ? 0 : 1;
-    iterate(is_nan(), [&] { step(); });
+    iterations += p_.rows_first ? 0 : 1;
+    iterate(is_nan(), p_.max_iterations, false, [&] { step(); });
     if (!p_.rows_first) update(rows);
   }
 
@@ -108,23 +107,24 @@ class Solver {
  private:
   static constexpr float kCertified = 60;  // bits
 
-  // Iterates at the last epsilon: in the costs' own loop where they have one, otherwise step by step.
+  // Iterates at the last epsilon, in the costs' own loop if there is one. Returns whether no potential moves.
   template <class Step>
-  __device__ __forceinline__ void iterate(bool over, const Step& step) {
-    while (iterations < p_.max_iterations && !over) {
-      const int done = iterate_costs();
+  __device__ __forceinline__ bool iterate(bool over, int most, bool symmetric, const Step& step) {
+    while (iterations < most && !over) {
+      const int done = iterate_costs(most - iterations, symmetric);
       iterations += max(done, 1);
       if (done == 0) step();
       over = is_over();
     }
+    return over;
   }
-  // The number of iterations that costs have done in their own loop.
-  __device__ __forceinline__ int iterate_costs() {
+  // The number of iterations that costs have done in their own loop, at most `most`.
+  __device__ __forceinline__ int iterate_costs(int most, bool symmetric) {
     if constexpr (requires { Costs::kMostShortColumns; }) {
       if constexpr (Costs::kMostShortColumns > 0) {
         if (!certified_) return 0;
-        const auto found = costs_.iterate(team_, pass_at_current(), p_.max_iterations - iterations,
-                                          kCertified, p_.tolerance * kLog2E<double>);
+        const auto found = costs_.iterate(team_, pass_at_current(), most, symmetric, kCertified,
+                                          p_.tolerance * kLog2E<double>);
         rows.now = (rows.now + found.done) % 2;
         if (found.done > 0) {
           for (Side<Real>* const side : {&rows, &columns}) {

@@ -229,7 +229,7 @@ OF_BOTH = {
         "median", ValueError, 'cost_normalization: expected "max", "mean" or None, got \'median\''
     ),
     "annealing": Bad("1", TypeError, "annealing: expected an Annealing, a number > 0 or None, got str"),
-    "updates": Bad(1, ValueError, 'updates: expected "alternating" or "symmetric", got 1'),
+    "updates": Bad(1, ValueError, 'updates: expected "alternating" or "symmetric" or "mixed", got 1'),
     "max_iter": Bad(1.5, TypeError, "max_iter: expected an int, got float"),
     "tol": Bad(-1e-3, ValueError, "tol: expected a finite number >= 0, got -0.001"),
     "reduction": Bad("max", ValueError, 'reduction: expected "none", "mean" or "sum", got \'max\''),
@@ -442,7 +442,7 @@ CALLS: BadCalls = (
             reference="uniform", message='reference: expected "product" or "counting", got \'uniform\''
         ),
         "sinkhorn: unknown updates": bad(
-            updates="both", message='updates: expected "alternating" or "symmetric", got \'both\''
+            updates="both", message='updates: expected "alternating" or "symmetric" or "mixed", got \'both\''
         ),
         "sinkhorn: no iterations": bad(max_iter=0, message="max_iter: expected at least 1, got 0"),
         "sinkhorn: a tol below 0": bad(tol=-1.0, message="tol: expected a finite number >= 0, got -1.0"),
