@@ -18,7 +18,7 @@ from benchmarks.transport import normalize, sanitize_graphs, sanitize_gromov
 from benchmarks.transport.measure import WRONG, WRONG_OF_MEDIUM, Problem
 from benchmarks.transport.sizes import Size
 
-# Few and many rows, of a warp and of blocks of 128 and 384 threads, in two segments; teams of one and of several
+# Few and many short rows, rows of blocks of 128 and 384 threads, in two segments; teams of one and of several
 # blocks; points of few and of many features; half costs.
 SHAPES = [
     Size(2, 70, 33),
@@ -26,12 +26,15 @@ SHAPES = [
     Size(1, 3, 7),
     Size(1, 230, 250),
     Size(1, 230, 300),
+    Size(1, 70, 530),
     Size(1, 30, 1030),
     Size(1, 8, 6200),
     Size(1, 2, 12289),
     Size(1, 66, 64, 17),
-    Size(1, 130, 70, 17, gradient=True, precision="medium"),
-    Size(1, 130, 70, 17, gradient=True, precision="high"),
+    Size(1, 66, 530, 3),
+    Size(1, 66, 530, 17),
+    Size(1, 130, 70, 37, gradient=True, precision="medium"),
+    Size(1, 130, 70, 37, gradient=True, precision="high"),
     Size(1, 66, 70, 70, gradient=True, precision="medium"),
     Size(1, 66, 70, 70, gradient=True, precision="high"),
     Size(2, 50, 71, half=True),

@@ -24,14 +24,21 @@ def problem(size: Size, quantity: float | None = None) -> Problem:
 
 
 def teams_of_given_costs(_: Machine) -> list[Problem]:
-    sizes = [Size(1, n, n, iterations=50) for n in (256, 512, 1024, 2048)]
-    sizes += [Size(4, 512, 512, iterations=50), Size(1, 512, 512, dtype="float64", iterations=50)]
+    sizes = [Size(1, n, n, iterations=50) for n in (640, 1024, 2048)]
+    sizes += [Size(4, 640, 640, iterations=50), Size(1, 512, 512, dtype="float64", iterations=50)]
     sizes += [Size(1, 1024, 1024, iterations=50, half=True)]
     return [problem(size) for size in sizes]
 
 
+def teams_of_kept_rows(_: Machine) -> list[Problem]:
+    sizes = [Size(1, n, n, iterations=50) for n in (128, 256, 512)]
+    sizes += [Size(1, 500, 500, 3, iterations=50), Size(1, 10000, 100, iterations=50)]
+    sizes += [Size(16, 500, 500, iterations=50), Size(1, 256, 256, dtype="float64", iterations=50)]
+    return [problem(size) for size in sizes]
+
+
 def teams_of_points(_: Machine) -> list[Problem]:
-    sizes = [Size(1, n, n, 3, iterations=50) for n in (512, 1024, 2048, 4096)]
+    sizes = [Size(1, n, n, 3, iterations=50) for n in (640, 1024, 2048, 4096)]
     return [problem(size) for size in [*sizes, Size(1, 1024, 1024, 64, iterations=50)]]
 
 
@@ -92,6 +99,8 @@ def paths(points: int, neighbors: int, sources: int) -> Problem:
 
 PROBES: dict[str, Probe] = {
     "block_elements": Choice(teams_of_given_costs, values=[2048, 4096, 8192, 16384, 32768]),
+    "kept_block_elements": Choice(teams_of_kept_rows, values=[4096, 8192, 16384, 32768]),
+    "kept_cost_iterations": Crossing(few_iterations),
     "point_block_elements": Choice(teams_of_points, values=[8192, 16384, 32768, 65536]),
     "sharing_steps": Crossing(gradients_of_units),
     "warpgroup_points": Crossing(sampled_steps),

@@ -12,6 +12,10 @@ struct CudaTuning {
   // A problem with given costs gets a block of its team for so many elements: one more would cost the others
   // a wait. Unit: elements of a cost matrix.
   int block_elements;
+  // The same of problems whose exponentials stay in shared memory. Unit: elements of a cost matrix.
+  int kept_block_elements;
+  // From so many iterations on, exponentials of given float32 costs stay in shared memory. Unit: iterations.
+  int kept_cost_iterations;
   // The same of costs between points, of derivatives, and of what is read off a plan. Unit: pairs of points.
   int point_block_elements;
   // From so many tiles on, blocks of a team share a tile of gradients by points on the matrix units. Unit:
@@ -28,6 +32,8 @@ inline constexpr CudaTuning kCudaTunings[] = {
     {
         .device_class = 90,
         .block_elements = 8192,
+        .kept_block_elements = 16384,
+        .kept_cost_iterations = 16,
         .point_block_elements = 32768,
         .sharing_steps = 24,
         .warpgroup_points = 8192,
@@ -36,6 +42,8 @@ inline constexpr CudaTuning kCudaTunings[] = {
 };
 inline TuningField<CudaTuning> cuda_tuning_fields[] = {
     {"block_elements", &CudaTuning::block_elements},
+    {"kept_block_elements", &CudaTuning::kept_block_elements},
+    {"kept_cost_iterations", &CudaTuning::kept_cost_iterations},
     {"point_block_elements", &CudaTuning::point_block_elements},
     {"sharing_steps", &CudaTuning::sharing_steps},
     {"warpgroup_points", &CudaTuning::warpgroup_points},

@@ -91,7 +91,8 @@ Found solve(const Cloud& cloud, const SinkhornOptions& options, Precision precis
   out.grad_x = grad_x.data();
   out.grad_y = grad_y.data();
   out.grad_cost = plan.data();
-  const Execution execution = Execution::cuda(0, nullptr, precision);
+  Execution execution = Execution::cuda(0, nullptr, precision);
+  execution.way = precision == Precision::kHighest ? "points" : "points_on_units";
   const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
   const DeviceBuffer workspace(bytes);
   EXPECT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());

@@ -29,12 +29,14 @@ std::vector<double> squares(std::size_t count, unsigned seed) {
 
 template <class Real>
 Result solve(const std::vector<double>& cost, const std::vector<double>& a, const std::vector<double>& b,
-             const SinkhornOptions& options) {
-  return solve_on<Real, DeviceBuffer>(cost, a, b, options, 0, Execution::cuda(0, nullptr));
+             const SinkhornOptions& options, const char* way = nullptr, double tolerance = 0) {
+  Execution execution = Execution::cuda(0, nullptr);
+  execution.way = way;
+  return solve_on<Real, DeviceBuffer>(cost, a, b, options, tolerance, execution);
 }
 
 template <class Real>
-void check_layouts(const std::vector<std::pair<int, int>>& shapes) {
+void check_layouts(const std::vector<std::pair<int, int>>& shapes, const char* way = nullptr) {
   unsigned seed = 100;
   for (const auto& [n, m] : shapes) {
     for (int kind = 0; kind < 4; ++kind) {
@@ -46,9 +48,9 @@ void check_layouts(const std::vector<std::pair<int, int>>& shapes) {
       if (kind == 3) options.updates = SinkhornUpdates::kSymmetric;
       const std::vector<double> cost = squares(static_cast<std::size_t>(n) * m, ++seed);
       const std::vector<double> a = weights(n, seed + 1), b = weights(m, seed + 2);
-      const Result r = solve<Real>(cost, a, b, options);
+      const Result r = solve<Real>(cost, a, b, options, way);
       expect_close<Real>(r, detail::transport::reference::sinkhorn(cost, a, b, options), options.epsilon);
-      const Result again = solve<Real>(cost, a, b, options);
+      const Result again = solve<Real>(cost, a, b, options, way);
       EXPECT_TRUE(same_bits(r.f, again.f) && same_bits(r.grad_cost, again.grad_cost));
     }
   }
@@ -60,7 +62,7 @@ TEST_F(SinkhornCuda, ShortRows) {
   check_layouts<float>({{5, 1}, {70, 5}, {33, 20}, {64, 64}, {20, 130}, {130, 150}, {40, 256}, {120, 257}});
 }
 TEST_F(SinkhornCuda, ShortRowsInFloat64) {
-  check_layouts<double>({{5, 1}, {33, 20}, {64, 64}, {70, 128}, {20, 200}, {130, 256}});
+  check_layouts<double>({{5, 1}, {33, 20}, {64, 64}, {70, 128}, {20, 200}, {130, 256}}, "block_rows");
 }
 
 // The first iterations' sums are far from 1: they leave the loop, and come back.
@@ -75,13 +77,104 @@ TEST_F(SinkhornCuda, ShortRowsWhoseSumsLeaveTheRange) {
   for (const auto updates : {SinkhornUpdates::kAlternating, SinkhornUpdates::kSymmetric}) {
     for (const double rho : {kInf, 30.0}) {
       for (const int iterations : {1, 2, 3, 4, 7, 20}) {
-        SCOPED_TRACE(testing::Message() << "rho " << rho << ", iterations " << iterations);
         const SinkhornOptions options{
             .epsilon = 0.05, .rho_a = rho, .updates = updates, .iterations = iterations};
-        expect_close<float>(solve<float>(cost, a, b, options),
-                            detail::transport::reference::sinkhorn(cost, a, b, options), options.epsilon);
+        const SinkhornAnswer want = detail::transport::reference::sinkhorn(cost, a, b, options);
+        for (const char* const way : {"warp_rows", "kept_rows"}) {
+          SCOPED_TRACE(testing::Message() << way << ", rho " << rho << ", iterations " << iterations);
+          expect_close<float>(solve<float>(cost, a, b, options, way), want, options.epsilon);
+        }
       }
     }
+  }
+}
+
+// Up to 512 columns, exponentials stay in shared memory (costs/kept_rows.cuh): rows of 1 to 32 lanes, with 8
+// or 16 columns each, of teams of one and several blocks.
+TEST_F(SinkhornCuda, KeptRows) {
+  check_layouts<float>(
+      {{5, 1}, {70, 5}, {33, 20}, {64, 64}, {20, 130}, {130, 150}, {40, 256}, {120, 257}, {150, 511}},
+      "kept_rows");
+}
+TEST_F(SinkhornCuda, KeptRowsInFloat64) {
+  check_layouts<double>({{5, 1}, {33, 20}, {64, 64}, {70, 128}, {20, 200}, {190, 256}}, "kept_rows");
+}
+
+// Many iterations, in which potentials take in their scales more than once, and stop where they do without
+// stored exponentials.
+template <class Real>
+void check_many_iterations(int n, int m, bool stops) {
+  const std::vector<double> cost = squares(static_cast<std::size_t>(n) * m, 41), a = weights(n, 42),
+                            b = weights(m, 43);
+  for (const auto updates :
+       {SinkhornUpdates::kAlternating, SinkhornUpdates::kSymmetric, SinkhornUpdates::kMixed}) {
+    for (const double rho : {kInf, 3.0, 0.0}) {
+      SCOPED_TRACE(testing::Message()
+                   << n << " x " << m << ", rho " << rho << ", updates " << static_cast<int>(updates));
+      SinkhornOptions options{.epsilon = 0.05, .rho_b = rho, .updates = updates, .iterations = 60};
+      expect_close<Real>(solve<Real>(cost, a, b, options, "kept_rows"),
+                         detail::transport::reference::sinkhorn(cost, a, b, options), options.epsilon);
+      if (!stops) continue;
+      options.iterations = 2000;
+      for (const double tolerance : {1e-3, 1e-2}) {  // moves of 0.0014 bits are compared in first order
+        const Result found = solve<Real>(cost, a, b, options, "kept_rows", tolerance),
+                     want = solve<Real>(cost, a, b, options, "block_rows", tolerance);
+        EXPECT_NEAR(found.iterations, want.iterations, 1);
+        EXPECT_LT(found.iterations, 2000);
+        EXPECT_LE(found.error, 1.1 * tolerance);
+        EXPECT_NEAR(found.value, want.value, 2e-5 * std::max(1.0, std::abs(want.value)));
+      }
+    }
+  }
+}
+TEST_F(SinkhornCuda, ManyIterationsOfKeptRows) {
+  check_many_iterations<float>(50, 37, true);
+  check_many_iterations<float>(130, 300, false);
+  check_many_iterations<double>(21, 14, true);
+}
+
+// An offset of each row and column: rows move some hundred bits in an iteration, and sums leave the range.
+TEST_F(SinkhornCuda, KeptRowsFromAFarStart) {
+  constexpr int kN = 40, kM = 70;
+  unsigned seed = 300;
+  for (const double far : {0.1, 0.5, 2.0}) {
+    for (const double rho : {kInf, 0.5}) {
+      const std::vector<double> of_rows = normal(kN, ++seed, far), of_columns = normal(kM, seed + 1, far);
+      std::vector<double> cost = squares(kN * kM, seed + 2);
+      for (int k = 0; k < kN * kM; ++k) {
+        cost[k] = static_cast<double>(static_cast<float>(cost[k] + of_rows[k / kM] + of_columns[k % kM]));
+      }
+      const std::vector<double> a = weights(kN, seed + 3), b = weights(kM, seed + 4);
+      for (const int iterations : {1, 3, 12}) {
+        SCOPED_TRACE(testing::Message() << far << ", rho " << rho << ", iterations " << iterations);
+        const SinkhornOptions options{.epsilon = 0.01, .rho_a = rho, .rho_b = rho, .iterations = iterations};
+        const SinkhornAnswer want = detail::transport::reference::sinkhorn(cost, a, b, options);
+        const Result found = solve<float>(cost, a, b, options, "kept_rows");
+        const double scale = std::max({largest(want.f), largest(want.g), 1.0});
+        EXPECT_LE(distance(found.f, want.f), 1e-6 * scale);
+        EXPECT_LE(distance(found.g, want.g), 1e-6 * scale);
+      }
+    }
+  }
+}
+
+// A row and a column without a finite cost, and weights of 0, with both references.
+TEST_F(SinkhornCuda, KeptRowsWithoutFiniteCosts) {
+  constexpr int kN = 20, kM = 30;
+  std::vector<double> cost = squares(kN * kM, 51), a = weights(kN, 52), b = weights(kM, 53);
+  for (int j = 0; j < kM; ++j) cost[7 * kM + j] = kInf;
+  for (int i = 0; i < kN; ++i) cost[i * kM + 11] = kInf;
+  a[8] += a[7] + a[3], b[12] += b[11] + b[5];
+  a[7] = b[11] = a[3] = b[5] = 0;
+  for (const auto reference : {TransportReference::kProduct, TransportReference::kCounting}) {
+    const SinkhornOptions options{.epsilon = 0.3, .reference = reference, .iterations = 12};
+    const Result want = solve<double>(cost, a, b, options, "block_rows");
+    const Result found = solve<float>(cost, a, b, options, "kept_rows");
+    ASSERT_TRUE(found.status.ok());
+    EXPECT_TRUE(std::isfinite(want.value));
+    for (int k = 0; k < kN * kM; ++k) ASSERT_NEAR(found.grad_cost[k], want.grad_cost[k], 1e-6) << k;
+    for (int i = 0; i < kN; ++i) EXPECT_EQ(std::isinf(found.f[i]), std::isinf(want.f[i])) << i;
+    EXPECT_NEAR(found.value, want.value, 1e-5);
   }
 }
 
@@ -101,7 +194,8 @@ TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegments) {
                         {3, 25000}});
 }
 TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegmentsInFloat64) {
-  check_layouts<double>({{3, 128}, {300, 129}, {9, 512}, {170, 513}, {5, 6144}, {11, 6145}, {40, 12288}});
+  check_layouts<double>({{3, 128}, {300, 129}}, "block_rows");
+  check_layouts<double>({{9, 512}, {170, 513}, {5, 6144}, {11, 6145}, {40, 12288}});
 }
 
 // A block's column sums go to memory every 128 rows of each of its warps.
@@ -167,10 +261,13 @@ struct Batch {
   static constexpr int kBatch = 7, kN = 90, kM = 400;
   std::vector<float> cost, a, b, epsilons;
   std::vector<std::int32_t> n, m;
+  const char* way;
 
-  Batch()
-      : epsilons{0.5F, 0.2F, 1, 0.3F, 0.5F, 2, 0.7F}, n{90, 1, 40, 90, 77, 89, 31}, m{400, 33, 1, 399,
-                                                                                      400, 64, 65} {
+  explicit Batch(const char* named_way = nullptr)
+      : epsilons{0.5F, 0.2F, 1, 0.3F, 0.5F, 2, 0.7F},
+        n{90, 1, 40, 90, 77, 89, 31},
+        m{400, 33, 1, 399, 400, 64, 65},
+        way(named_way) {
     cost = as<float>(squares(kBatch * kN * kM, 7));
     a = as<float>(weights(kBatch * kN, 8));
     b = as<float>(weights(kBatch * kM, 9));
@@ -208,6 +305,7 @@ struct Batch {
     out.iterations = static_cast<std::int32_t*>(iterations.data());
     Execution execution = Execution::cuda(0, nullptr);
     execution.batch_invariant = batch_invariant;
+    execution.way = way;
     const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
     const DeviceBuffer workspace(bytes);
     EXPECT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
@@ -216,8 +314,7 @@ struct Batch {
   }
 };
 
-TEST_F(SinkhornCuda, BatchInvariantProblemsHaveTheirOwnBits) {
-  const Batch batch;
+void check_batch_invariance(const Batch& batch) {
   const Batch::Run all = batch.run(0, Batch::kBatch, true);
   for (int b = 0; b < Batch::kBatch; ++b) {
     const Batch::Run one = batch.run(b, 1, true);
@@ -231,8 +328,14 @@ TEST_F(SinkhornCuda, BatchInvariantProblemsHaveTheirOwnBits) {
   }
 }
 
-TEST_F(SinkhornCuda, ProblemsStopOnTheirOwn) {
-  const Batch batch;
+TEST_F(SinkhornCuda, BatchInvariantProblemsHaveTheirOwnBits) {
+  for (const char* const way : {"block_rows", "kept_rows"}) {
+    SCOPED_TRACE(way);
+    check_batch_invariance(Batch(way));
+  }
+}
+
+void check_that_problems_stop(const Batch& batch) {
   const Batch::Run all = batch.run(0, Batch::kBatch, false, 3e-2);
   const Batch::Run exact = batch.run(0, Batch::kBatch, false);
   for (int b = 0; b < Batch::kBatch; ++b) {
@@ -243,8 +346,15 @@ TEST_F(SinkhornCuda, ProblemsStopOnTheirOwn) {
   EXPECT_LT(*std::min_element(all.iterations.begin(), all.iterations.end()), 12);
 }
 
+TEST_F(SinkhornCuda, ProblemsStopOnTheirOwn) {
+  for (const char* const way : {"block_rows", "kept_rows"}) {
+    SCOPED_TRACE(way);
+    check_that_problems_stop(Batch(way));
+  }
+}
+
 TEST_F(SinkhornCuda, EpsilonsThatAreNoneMakeTheirProblemNan) {
-  Batch batch;
+  Batch batch("kept_rows");
   const Batch::Run expected = batch.run(0, Batch::kBatch, false);
   batch.epsilons[2] = 0;
   batch.epsilons[4] = -1;
@@ -262,7 +372,7 @@ TEST_F(SinkhornCuda, EpsilonsThatAreNoneMakeTheirProblemNan) {
 }
 
 TEST_F(SinkhornCuda, LengthsOutOfRangeAreClamped) {
-  Batch batch;
+  Batch batch("kept_rows");
   const Batch::Run expected = batch.run(0, Batch::kBatch, false);
   batch.n[0] = 1 << 30;
   batch.n[1] = -5;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+
 #include "paths.h"
 #include "testing.h"
 
@@ -19,6 +21,21 @@ auto on_path(const Function& f) {
   }
 #endif
   return f.template operator()<HostBuffer>(Execution::host());
+}
+
+// The same for the plan's choice of a way on CUDA and for each of these ways.
+template <class Function>
+void on_path_and_by([[maybe_unused]] std::initializer_list<const char*> ways, const Function& f) {
+  on_path(f);
+#if WARPALIGN_TEST_CUDA
+  if (!SinkhornPath::GetParam().cuda) return;
+  for (const char* const way : ways) {
+    SCOPED_TRACE(way);
+    Execution execution = Execution::cuda(0, nullptr);
+    execution.way = way;
+    f.template operator()<DeviceBuffer>(execution);
+  }
+#endif
 }
 
 template <class Real>

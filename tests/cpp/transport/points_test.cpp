@@ -85,9 +85,23 @@ void check_points(CostKind kind, int n, int m, int dim, const SinkhornOptions& o
   };
   const SinkhornAnswer want = detail::transport::reference::sinkhorn(all_costs(x), a, b, options);
 
-  double got_value = 0;
-  std::vector<double> got_x, got_y, got_plan;
-  on_path([&]<class Buffer>(const Execution& execution) {
+  // d value / d x = sum P dC / dx.
+  std::vector<double> wanted_x(n * dim, 0.0), wanted_y(m * dim, 0.0);
+  for (int i = 0; i < n; ++i) {
+    for (int j = 0; j < m; ++j) {
+      const double mass = kScale * want.plan[i * m + j];
+      const std::vector<double> by_x = slope_of(kind, &x[i * dim], &y[j * dim], dim),
+                                by_y = slope_of(kind, &y[j * dim], &x[i * dim], dim);
+      for (int d = 0; d < dim; ++d) {
+        wanted_x[i * dim + d] += mass * by_x[d];
+        wanted_y[j * dim + d] += mass * by_y[d];
+      }
+    }
+  }
+
+  // Few features have ways of their own on CUDA.
+  on_path_and_by({"points", dim <= 32 && m <= 256 ? "kept_rows" : "points"}, [&]<class Buffer>(
+                                                                                 const Execution& execution) {
     const Buffer x_data(as<Real>(x)), y_data(as<Real>(y)), a_data(as<Real>(a)), b_data(as<Real>(b));
     SinkhornProblem p;
     p.dtype = kDType<Real>;
@@ -117,33 +131,19 @@ void check_points(CostKind kind, int n, int m, int dim, const SinkhornOptions& o
     const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
     const Buffer workspace(bytes);
     ASSERT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
-    got_value = read<Real>(value, 1)[0];
-    got_x = read<Real>(grad_x, n * dim);
-    got_y = read<Real>(grad_y, m * dim);
-    got_plan = read<Real>(plan, n * m);
-  });
-  const double tolerance = sizeof(Real) == 4 ? 2e-5 : 1e-10;
-  EXPECT_NEAR(got_value, want.dual, tolerance * std::max(1.0, std::abs(want.dual)));
-  // d value / d x = sum P dC / dx.
-  std::vector<double> wanted_x(n * dim, 0.0), wanted_y(m * dim, 0.0);
-  for (int i = 0; i < n; ++i) {
-    for (int j = 0; j < m; ++j) {
-      const double mass = kScale * want.plan[i * m + j];
-      const std::vector<double> by_x = slope_of(kind, &x[i * dim], &y[j * dim], dim),
-                                by_y = slope_of(kind, &y[j * dim], &x[i * dim], dim);
-      for (int d = 0; d < dim; ++d) {
-        wanted_x[i * dim + d] += mass * by_x[d];
-        wanted_y[j * dim + d] += mass * by_y[d];
-      }
+    const double got_value = read<Real>(value, 1)[0];
+    const std::vector<double> got_x = read<Real>(grad_x, n * dim), got_y = read<Real>(grad_y, m * dim),
+                              got_plan = read<Real>(plan, n * m);
+    const double tolerance = sizeof(Real) == 4 ? 2e-5 : 1e-10;
+    EXPECT_NEAR(got_value, want.dual, tolerance * std::max(1.0, std::abs(want.dual)));
+    const double most = largest(want.plan);
+    for (std::size_t e = 0; e < want.plan.size(); ++e) {
+      ASSERT_NEAR(got_plan[e], kScale * want.plan[e],
+                  (sizeof(Real) == 4 ? 1e-4 : 1e-9) * want.plan[e] + 1e-9 * most);
     }
-  }
-  const double most = largest(want.plan);
-  for (std::size_t e = 0; e < want.plan.size(); ++e) {
-    ASSERT_NEAR(got_plan[e], kScale * want.plan[e],
-                (sizeof(Real) == 4 ? 1e-4 : 1e-9) * want.plan[e] + 1e-9 * most);
-  }
-  EXPECT_LE(distance(got_x, wanted_x), tolerance * std::max(largest(wanted_x), 1e-2));
-  EXPECT_LE(distance(got_y, wanted_y), tolerance * std::max(largest(wanted_y), 1e-2));
+    EXPECT_LE(distance(got_x, wanted_x), tolerance * std::max(largest(wanted_x), 1e-2));
+    EXPECT_LE(distance(got_y, wanted_y), tolerance * std::max(largest(wanted_y), 1e-2));
+  });
 }
 
 TEST_P(SinkhornPath, CostsAndGradientsOfPoints) {
@@ -221,7 +221,7 @@ template <class Real>
 void check_a_set_with_itself(int n, int dim, const SinkhornOptions& options) {
   SCOPED_TRACE(testing::Message() << n << " x " << dim << ", epsilon " << options.epsilon << ", rho "
                                   << options.rho_a << ", " << sizeof(Real) << " bytes");
-  on_path([&]<class Buffer>(const Execution& execution) {
+  on_path_and_by({"points"}, [&]<class Buffer>(const Execution& execution) {
     const std::vector<double> points = normal(2 * n * dim, 61);
     const std::vector<std::int32_t> counts{n, (n + 1) / 2};
     const Buffer x(as<Real>(points)), y(as<Real>(points));
@@ -258,8 +258,7 @@ TEST_P(SinkhornPath, RaggedBatchesOfStridedPoints) {
   const std::vector<std::int32_t> n{80, 5}, m{1, 70};
   const std::vector<double> x = normal(kBatch * kN * kDim, 51),
                             y = normal(kBatch * kM * kDim, 52);  // (B, D, N)
-  std::vector<double> f, grad_x;
-  on_path([&]<class Buffer>(const Execution& execution) {
+  on_path_and_by({"points"}, [&]<class Buffer>(const Execution& execution) {
     const Buffer x_data(as<float>(x)), y_data(as<float>(y)), rows(n), columns(m),
         f_data(kBatch * kN * sizeof(float)), grad(kBatch * kN * kDim * sizeof(float));
     SinkhornProblem p;
@@ -280,36 +279,36 @@ TEST_P(SinkhornPath, RaggedBatchesOfStridedPoints) {
     const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
     const Buffer workspace(bytes);
     ASSERT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
-    f = read<float>(f_data, kBatch * kN);
-    grad_x = read<float>(grad, kBatch * kN * kDim);
-  });
-  for (int b = 0; b < kBatch; ++b) {
-    const auto at = [&](const std::vector<double>& points, int length, int i, int d) {
-      return points[(b * kDim + d) * length + i];
-    };
-    std::vector<double> cost;
-    for (int i = 0; i < n[b]; ++i) {
-      for (int j = 0; j < m[b]; ++j) {
-        double sum = 0;
-        for (int d = 0; d < kDim; ++d) sum += std::pow(at(x, kN, i, d) - at(y, kM, j, d), 2);
-        cost.push_back(sum);
-      }
-    }
-    const std::vector<double> a(n[b], 1.0 / n[b]), weight(m[b], 1.0 / m[b]);
-    const SinkhornOptions options{.epsilon = 0.4, .iterations = 15};
-    const SinkhornAnswer want = detail::transport::reference::sinkhorn(cost, a, weight, options);
-    for (int i = 0; i < kN; ++i) {
-      EXPECT_NEAR(f[b * kN + i], i < n[b] ? want.f[i] : 0,
-                  i < n[b] ? 2e-5 * std::max(1.0, largest(want.f)) : 0);
-      for (int d = 0; d < kDim; ++d) {
-        double sum = 0;
-        for (int j = 0; i < n[b] && j < m[b]; ++j) {
-          sum += want.plan[i * m[b] + j] * 2 * (at(x, kN, i, d) - at(y, kM, j, d));
+    const std::vector<double> f = read<float>(f_data, kBatch * kN),
+                              grad_x = read<float>(grad, kBatch * kN * kDim);
+    for (int b = 0; b < kBatch; ++b) {
+      const auto at = [&](const std::vector<double>& points, int length, int i, int d) {
+        return points[(b * kDim + d) * length + i];
+      };
+      std::vector<double> cost;
+      for (int i = 0; i < n[b]; ++i) {
+        for (int j = 0; j < m[b]; ++j) {
+          double sum = 0;
+          for (int d = 0; d < kDim; ++d) sum += std::pow(at(x, kN, i, d) - at(y, kM, j, d), 2);
+          cost.push_back(sum);
         }
-        EXPECT_NEAR(grad_x[(b * kN + i) * kDim + d], sum, i < n[b] ? 2e-5 : 0);
+      }
+      const std::vector<double> a(n[b], 1.0 / n[b]), weight(m[b], 1.0 / m[b]);
+      const SinkhornOptions options{.epsilon = 0.4, .iterations = 15};
+      const SinkhornAnswer want = detail::transport::reference::sinkhorn(cost, a, weight, options);
+      for (int i = 0; i < kN; ++i) {
+        EXPECT_NEAR(f[b * kN + i], i < n[b] ? want.f[i] : 0,
+                    i < n[b] ? 2e-5 * std::max(1.0, largest(want.f)) : 0);
+        for (int d = 0; d < kDim; ++d) {
+          double sum = 0;
+          for (int j = 0; i < n[b] && j < m[b]; ++j) {
+            sum += want.plan[i * m[b] + j] * 2 * (at(x, kN, i, d) - at(y, kM, j, d));
+          }
+          EXPECT_NEAR(grad_x[(b * kN + i) * kDim + d], sum, i < n[b] ? 2e-5 : 0);
+        }
       }
     }
-  }
+  });
 }
 
 WARPALIGN_FOR_EVERY(SinkhornPath, all_paths);

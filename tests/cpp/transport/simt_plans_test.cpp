@@ -132,5 +132,34 @@ TEST(PlansCuda, OfGivenCostsFollowFromEveryArgument) {
       });
 }
 
+TEST(PlansCuda, OfKeptRowsFollowFromEveryArgument) {
+  const auto call = [](int batch) {
+    Call of(true, batch);
+    of.problem.m = 300;
+    return of;
+  };
+  expect_no_stale_plan<Call>(
+      {call(2), call(40)},
+      {
+          {"dtype", [](Call& c) { c.problem.dtype = DType::kFloat64; }},
+          {"batch", [](Call& c) { c.problem.batch = 7; }},
+          {"n", [](Call& c) { c.problem.n = 2000; }},
+          {"m", [](Call& c) { c.problem.m = 100; }},
+          {"points", [](Call& c) { c.has_matrix = false; }},
+          {"points of many features", [](Call& c) { c.has_matrix = false, c.problem.dim = 40; }},
+          {"column-major costs", [](Call& c) { c.is_column_major = true; }},
+          {"costs of binary16", [](Call& c) { c.problem.half_cost = true; }, InPlan::kNo},
+          {"mass", [](Call& c) { c.problem.mass = 0.5; }},
+          {"iterations", [](Call& c) { c.problem.max_iterations = 5; }},
+          {"updates", [](Call& c) { c.problem.updates = SinkhornUpdates::kMixed; }, InPlan::kNo},
+          {"precision", [](Call& c) { c.execution.precision = Precision::kHigh; }, InPlan::kNo},
+          {"batch_invariant", [](Call& c) { c.execution.batch_invariant = true; }},
+          {"way", [](Call& c) { c.execution.way = "block_rows"; }},
+          {"multiprocessors", [](Call& c) { c.device.multiprocessors = 132; }},
+          {"shared memory", [](Call& c) { c.device.shared_bytes = 64 * 1024; }},
+          {"capability", [](Call& c) { c.device.compute_capability_major = 8; }},
+      });
+}
+
 }  // namespace
 }  // namespace warpalign::test

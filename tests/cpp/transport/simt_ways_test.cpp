@@ -41,9 +41,11 @@ void check_costs(int n, int m, const std::set<std::string>& serve) {
 }
 
 TEST_F(WaysCuda, OfGivenCostsAreRightWhereTheyServe) {
-  check_costs<float>(20, 100, {"warp_rows", "block_rows"});
-  check_costs<float>(20, 300, {"block_rows"});
-  check_costs<double>(20, 100, {"warp_rows", "block_rows"});
+  check_costs<float>(20, 100, {"kept_rows", "warp_rows", "block_rows"});
+  check_costs<float>(20, 512, {"kept_rows", "block_rows"});
+  check_costs<float>(20, 513, {"block_rows"});
+  check_costs<double>(20, 256, {"kept_rows", "block_rows"});
+  check_costs<double>(20, 257, {"block_rows"});
   check_costs<double>(9, 6200, {"block_rows", "cluster_rows"});
 }
 
@@ -79,7 +81,7 @@ TEST_F(WaysCuda, OfPointsAreRightWhereTheyServe) {
   const Points points;
   double expected = 0;
   ASSERT_TRUE(points.value(by("points"), expected).ok());
-  const std::set<std::string> serve = {"points", "points_on_units", "half_points",
+  const std::set<std::string> serve = {"kept_rows", "points", "points_on_units", "half_points",
                                        "half_points_by_warpgroups"};
   for (int k = 0; const char* const way = sinkhorn_way(Device::kCuda, k); ++k) {
     double value = 0;
@@ -96,16 +98,26 @@ TEST_F(WaysCuda, AnErrorSaysWhyAndWhichWaysCan) {
   EXPECT_EQ(
       to_string(Points{}.value(by("points_on_units"), value)),
       "way: points_on_units cannot serve this call: precision is kHighest, which binary16 is not; these "
-      "ways can: points");
+      "ways can: kept_rows, points");
   EXPECT_EQ(
-      to_string(Points{}.value(by("warp_rows"), value)),
-      "way: warp_rows cannot serve this call: it takes a cost matrix, and the problem has points; these "
-      "ways can: points");
+      to_string(Points{}.value(by("block_rows"), value)),
+      "way: block_rows cannot serve this call: it takes a cost matrix, and the problem has points; these "
+      "ways can: kept_rows, points");
+  EXPECT_EQ(to_string(Points{.dim = 33}.value(by("kept_rows"), value)),
+            "way: kept_rows cannot serve this call: it takes points of at most 32 features; these ways can: "
+            "points");
+  EXPECT_EQ(to_string(Points{.m = 513}.value(by("kept_rows"), value)),
+            "way: kept_rows cannot serve this call: it takes rows of at most 512 columns, or 256 in float64; "
+            "these ways can: points");
+  EXPECT_EQ(
+      to_string(Points{.n = 5000, .m = 500}.value(by("kept_rows"), value)),
+      "way: kept_rows cannot serve this call: shared memory has no room for the exponentials of all pairs; "
+      "these ways can: points");
   simt::device.compute_capability_major = 8;
   EXPECT_EQ(
       to_string(Points{}.value(by("half_points_by_warpgroups", Precision::kMedium), value)),
       "way: half_points_by_warpgroups cannot serve this call: the device, or this build, has no products "
-      "by warpgroups; these ways can: points, points_on_units, half_points");
+      "by warpgroups; these ways can: kept_rows, points, points_on_units, half_points");
 }
 
 // The plan is kept, and found again, by everything that it follows from.

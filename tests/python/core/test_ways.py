@@ -63,7 +63,8 @@ def test_the_plan_follows_the_device_and_the_precision() -> None:
         way = "blocks"
     assert f"way         {way}: " in explain("transducer_joint", joint, device="9.0", **half)
     assert "way         blocks: " in explain("transducer_joint", joint, device="8.0", **half)
-    points = EXAMPLES["sinkhorn"]
+    assert "way         kept_rows: " in explain("sinkhorn", EXAMPLES["sinkhorn"], device="9.0")
+    points = (2, 600, 700, 6)
     assert "way         points: " in explain("sinkhorn", points, device="9.0")
     assert "way         points_on_units: " in explain("sinkhorn", points, device="9.0", precision="high")
 
@@ -161,11 +162,11 @@ def test_every_way_of_sinkhorn_on_a_gpu(cuda: torch.device) -> None:
     cost = torch.cdist(x, y) ** 2
     options = {"epsilon": 2.0, "max_iter": 20, "tol": 0.0}
     expected = warpalign.sinkhorn(x, y, **options).value
-    for way in ("points", "points_on_units"):
+    for way in ("kept_rows", "points", "points_on_units"):
         with forced("sinkhorn", way):
             found = warpalign.sinkhorn(x, y, precision="high", **options).value
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-    for way in ("warp_rows", "block_rows"):
+    for way in ("kept_rows", "warp_rows", "block_rows"):
         with forced("sinkhorn", way):
             found = warpalign.sinkhorn(cost_matrix=cost, **options).value
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

@@ -19,8 +19,7 @@ class ClusterRows : public Dense<double, kColumns, kWidth> {
   using Base = Dense<double, kColumns, kWidth>;
   using Real = double;
   using Base::Base;
-  static constexpr int kCluster = kBlocks_;
-  static_assert(kCluster > 1);
+  static_assert(kBlocks_ > 1);
   static constexpr const char* name() { return "dense, rows of two blocks"; }
 
   static std::size_t shared_bytes(const SolveLayout& layout) {

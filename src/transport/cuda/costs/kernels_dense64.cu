@@ -9,7 +9,6 @@ namespace {
 
 // The kernels, by ascending number of columns.
 constexpr SinkhornKernel<double> kByColumns[] = {
-    entry<SolveKernel<Dense<double, 4, 32>>>(Dense<double, 4, 32>::kShape),
     entry<SolveKernel<Dense<double, 4, 128>>>(Dense<double, 4, 128>::kShape),
     entry<SolveKernel<Dense<double, 16, 384>>>(Dense<double, 16, 384>::kShape),
 };
@@ -28,9 +27,9 @@ const SinkhornKernel<double>* dense_kernel_for<double>(int columns, bool streams
   const int most = kOfTwoBlocks.cluster * kOfTwoBlocks.shape.columns();
   const bool in_cluster = streams && columns > kOfTwoBlocks.shape.columns() && columns <= most;
   if (threads == RowThreads::kCluster) return in_cluster ? &kOfTwoBlocks : nullptr;
-  if (threads == RowThreads::kWarp) return kByColumns->shape.columns() < columns ? nullptr : kByColumns;
+  if (threads == RowThreads::kWarp) return nullptr;
   if (in_cluster && threads == RowThreads::kAny) return &kOfTwoBlocks;
-  const SinkhornKernel<double>* kernel = kByColumns + (threads == RowThreads::kBlock ? 1 : 0);
+  const SinkhornKernel<double>* kernel = kByColumns;
   while (kernel->shape.columns() < columns && kernel + 1 < std::end(kByColumns)) ++kernel;
   return kernel;
 }

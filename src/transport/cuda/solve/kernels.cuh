@@ -10,19 +10,12 @@ namespace warpalign::detail::transport {
 
 inline constinit cuda::KernelList kKernels;
 
-// The number of blocks that share a row.
-template <class Costs>
-constexpr int cluster_of() {
-  if constexpr (requires { Costs::kCluster; }) return Costs::kCluster;
-  return 1;
-}
-
 template <class Costs>
 cuda::LaunchConfig launch_config(const SolveLayout& layout, cudaStream_t stream) {
   cuda::LaunchConfig config{layout.teams * layout.team_blocks, layout.threads, Costs::shared_bytes(layout),
                             stream};
-  config.cluster = cluster_of<Costs>();
-  config.cooperative = layout.team_blocks > 1;
+  config.cluster = layout.cluster;
+  config.cooperative = layout.team_blocks > layout.cluster;  // a cluster's blocks run together
   return config;
 }
 
@@ -44,10 +37,10 @@ constexpr SinkhornKernel<typename Kernel::Costs::Real> entry(RowShape shape = {}
   using Real = typename Costs::Real;
   return {shape,
           [](const SolveLayout& layout, int* blocks) {
-            if constexpr (cluster_of<Costs>() > 1) {
+            if (layout.cluster > 1) {
               const Status s =
                   cuda::resident_clusters(Kernel::get(), launch_config<Costs>(layout, nullptr), blocks);
-              *blocks *= cluster_of<Costs>();
+              *blocks *= layout.cluster;
               return s;
             }
             return cuda::resident_blocks(Kernel::get(), launch_config<Costs>(layout, nullptr), blocks);

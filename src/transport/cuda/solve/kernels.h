@@ -28,6 +28,10 @@ const SinkhornKernel<Real>* dense_kernel_for(int columns, bool streams, RowThrea
 // The same for costs of binary16.
 const SinkhornKernel<float>* half_dense_kernel_for(int columns, RowThreads threads);
 
+// The kernel for problems whose exponentials stay in shared memory, of given costs or points.
+template <class Real>
+const SinkhornKernel<Real>& kept_rows_kernel();
+
 // The kernel for costs from points.
 template <class Real>
 const SinkhornKernel<Real>& points_kernel();

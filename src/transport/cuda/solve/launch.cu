@@ -9,6 +9,7 @@
 #include "core/visit_dtype.h"
 #include "core/ways.h"
 #include "cuda/launch/launch.cuh"
+#include "transport/cuda/costs/kept_layout.h"
 #include "transport/cuda/gromov/half_points.h"
 #include "transport/cuda/points/step_share.cuh"
 #include "transport/cuda/solve/kernels.cuh"
@@ -88,9 +89,16 @@ class Plan {
       params.columns.splits = std::max(params.columns.splits, cuda::div_up(p_.n, kernel_->own_points));
     }
     const int columns = params.columns.length;
-    const bool shares = !tiles_ && layout_.team_blocks > 1 && columns <= kMostShortColumns;
+    const bool keeps = job_ == Job::kSolve && way_ == Way::kKeptRows;
+    const bool shares = !tiles_ && !keeps && layout_.team_blocks > 1 && columns <= kMostShortColumns;
     params.short_sums = arena.take<Real>(
         shares ? teams * 2 * layout_.team_blocks * (columns + kShortMoves) : 0, "sums of short rows");
+    const bool exchanges = keeps && layout_.team_blocks > layout_.cluster;
+    params.kept_sums = arena.take<Real>(
+        exchanges ? teams * 2 * layout_.team_blocks * (kept_stride(columns) + kToldFlags) : 0,
+        "sums of blocks");
+    params.kept_costs = arena.take<Real>(
+        layout_.of_points ? teams * params.rows.length * kept_stride(columns) : 0, "costs of points");
     params.centres = arena.take<float>(kernel_->terms > 0 ? teams * p_.dim : 0, "centres");
     const bool has_parts = kernel_->terms > 0 && has_gradients_;
     params.gradient_blocks =
@@ -168,7 +176,7 @@ class Plan {
     params.checks_sums = job_ == Job::kSolve;
     params.symmetric_iterations = symmetric_iterations(p_);
     // A pass over both sides then computes the rows' sums alone (points/point_sums.cuh).
-    if (job_ == Job::kSolve && kernel_->terms == 0 && has_equal_sides(p_)) {
+    if (way_ == Way::kPoints && job_ == Job::kSolve && has_equal_sides(p_)) {
       params.columns.partials = params.rows.partials;
     }
     params.rows_first = swapped_;

@@ -36,9 +36,13 @@ struct SolveLayout {
   int row_groups;   // parts of the rows: a task is one of them, in one segment
   int team_blocks;  // of a team
   int teams;
-  int cluster;        // blocks of a cluster that share a row, each with a segment; 1: no cluster
-  bool streams;       // whether the device has bulk copies
+  int cluster;   // blocks of a cluster, which share a row, or a problem whose exponentials it keeps; 1: none
+  bool streams;  // whether the device has bulk copies
   int sharing_steps;  // see gradient_blocks()
+  // Of problems whose exponentials stay in shared memory (costs/kept_layout.h):
+  int rows;  // of a block, at most
+  int columns;
+  bool of_points;  // whether their costs are made from points
 
   // A fused sweep needs whole rows.
   [[nodiscard]] WARPALIGN_ANYWHERE bool sweeps() const { return segments <= cluster; }
@@ -67,6 +71,10 @@ constexpr std::size_t dense_shared_bytes(const RowShape& shape, int threads) {
 // block of its team tells the others beside its sums of columns.
 inline constexpr int kMostShortColumns = 512;
 inline constexpr int kShortMoves = 4;
+
+// The numbers that a block of costs/kept_rows.cuh tells the others of its team beside its sums of columns:
+// its flags, and three that keep places apart.
+inline constexpr int kToldFlags = 4;
 
 // Costs from points: a block owns 64 points of one side at a time.
 inline constexpr int kPointsThreads = 256;

@@ -112,6 +112,8 @@ struct SolveParams {
   std::int32_t* iterations;
   SolveLayout layout;
   Real* short_sums;       // (teams, 2, team_blocks, columns + kShortMoves), for several blocks
+  Real* kept_sums;        // (teams, 2, team_blocks, kToldFlags more than kept_costs has), for several blocks
+  Real* kept_costs;       // (teams, rows, columns rounded up to 4): of points
   float* centres;         // (teams, D): the centre of packed points
   int gradient_blocks;    // blocks that share the steps of a gradient of packed points
   float* gradient_parts;  // (teams, gradient_blocks, kGradientPart), for gradients of packed points

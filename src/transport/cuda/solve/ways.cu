@@ -3,7 +3,8 @@
 
 #include "core/plan_cache.h"
 #include "core/ways.h"
-#include "cuda/launch/check.h"
+#include "cuda/launch/launch.cuh"
+#include "transport/cuda/costs/kept_layout.h"
 #include "transport/cuda/gromov/half_points.h"
 #include "transport/cuda/solve/ways.h"
 #include "transport/problem.h"
@@ -31,14 +32,107 @@ bool has_kernel(const SinkhornProblem& p, RowThreads threads, const cuda::Device
   return dense_kernel_for<float>(columns, device.has_clusters, threads);
 }
 
+// A division into so many blocks, with as many threads as a block can have, of a problem whose exponentials
+// stay in shared memory. Blocks that fit into a cluster are one.
+template <class Real>
+SolveLayout kept_layout(int rows, int columns, bool of_points, int blocks, const cuda::DeviceTraits& device) {
+  SolveLayout layout{};
+  layout.threads = kMostKeptColumns<Real>;
+  layout.segments = 1;
+  layout.columns = columns;
+  layout.of_points = of_points;
+  layout.rows = cuda::div_up(rows, blocks);
+  layout.row_groups = layout.team_blocks = blocks;
+  layout.cluster = device.has_clusters && blocks <= cuda::kClusterOfEveryDevice ? blocks : 1;
+  return layout;
+}
+
+// The fewest blocks, at most one for a multiprocessor, whose shared memory has room for the exponentials of a
+// problem; 0: that many blocks have not.
+template <class Real>
+int fewest_blocks(int rows, int columns, bool of_points, const cuda::DeviceTraits& device) {
+  for (int blocks = 1; blocks <= std::min(rows, device.multiprocessors); ++blocks) {
+    const SolveLayout layout = kept_layout<Real>(rows, columns, of_points, blocks, device);
+    const auto room = static_cast<std::size_t>(device.shared_bytes_per_block);
+    if (kept_shared_bytes<Real>(layout) <= room) return blocks;
+  }
+  return 0;
+}
+
+// Why exponentials of a problem cannot stay in shared memory; null: they can.
+const char* why_not_kept(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
+  const bool single = p.dtype == DType::kFloat32, of_points = !p.cost.data;
+  const int columns = columns_of(p), rows = p.n + p.m - columns;
+  if (columns > (single ? kMostKeptColumns<float> : kMostKeptColumns<double>)) {
+    return "it takes rows of at most 512 columns, or 256 in float64";
+  }
+  if (of_points && p.dim > kMostKeptDim) return "it takes points of at most 32 features";
+  const int blocks = single ? fewest_blocks<float>(rows, columns, of_points, device)
+                            : fewest_blocks<double>(rows, columns, of_points, device);
+  return blocks > 0 ? nullptr : "shared memory has no room for the exponentials of all pairs";
+}
+
+// Whether keeping exponentials takes less time than the other ways. Partial transport keeps none; short
+// solves of float32 costs have passes that are as fast.
+bool should_keep(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
+  if (why_not_kept(p, device)) return false;
+  if (p.cost.data && p.dtype == DType::kFloat64) return true;
+  if (p.mass > 0) return false;
+  return !p.cost.data || p.max_iterations >= cuda_tuning(device).kept_cost_iterations;
+}
+
+// The number of blocks for a problem whose exponentials stay in shared memory. One for so many elements is
+// worth its barriers. Those of a cluster are cheaper, so that a problem that a cluster has room for gets no
+// more blocks.
+int blocks_of_kept(const SolveKey& key, int fewest) {
+  const int most = std::min(key.device.multiprocessors, key.rows);
+  const std::int64_t worth =
+      std::int64_t{key.rows} * key.columns / cuda_tuning(key.device).kept_block_elements;
+  int blocks = static_cast<int>(std::clamp<std::int64_t>(worth, 1, most));
+  if (!key.batch_invariant) blocks = std::clamp(most / key.batch, 1, blocks);
+  const bool fits_cluster = key.device.has_clusters && fewest <= cuda::kClusterOfEveryDevice;
+  if (fits_cluster) blocks = std::min(blocks, cuda::kClusterOfEveryDevice);
+  return std::max(blocks, fewest);
+}
+
+// The division of a problem whose exponentials stay in shared memory.
+template <class Real>
+Status lay_out_kept(const SolveKey& key, const SinkhornKernel<Real>& kernel, SolveLayout& layout) {
+  const int fewest = fewest_blocks<Real>(key.rows, key.columns, !key.given, key.device);
+  const int blocks = blocks_of_kept(key, fewest);
+  layout = kept_layout<Real>(key.rows, key.columns, !key.given, blocks, key.device);
+  // A thread has some 16 elements, and at least one column.
+  const int fewest_threads = std::max(cuda::div_up(key.columns, 32) * 32, 64);
+  const std::int64_t threads = cuda::div_up(std::int64_t{layout.rows} * key.columns, 16 * 32) * 32;
+  layout.threads =
+      static_cast<int>(std::clamp<std::int64_t>(threads, fewest_threads, kMostKeptColumns<Real>));
+  int resident = 0;
+  Status status = kernel.resident_blocks(layout, &resident);
+  if (layout.cluster > 1 && (!status.ok() || resident < blocks)) {  // where others share the device
+    layout.cluster = 1;
+    status = kernel.resident_blocks(layout, &resident);
+  }
+  // If problems would wait for each other, smaller blocks allow more of them at the same time.
+  while (!key.batch_invariant && status.ok() && resident / blocks < key.batch &&
+         layout.threads / 64 * 32 >= fewest_threads) {
+    layout.threads = layout.threads / 64 * 32;
+    status = kernel.resident_blocks(layout, &resident);
+  }
+  if (status.ok() && resident < blocks) {
+    status = Status::unsupported("execution", "this GPU has too little shared memory for sinkhorn");
+  }
+  layout.teams = std::clamp(resident / blocks, 1, key.batch);
+  return status;
+}
+
 // The way of given costs if the caller names none.
 Way way_of_rows(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
   const int columns = columns_of(p);
+  if (should_keep(p, device)) return Way::kKeptRows;
   if (p.half_cost) return Way::kBlockRows;
   if (p.dtype == DType::kFloat64) {
     const auto* const kernel = dense_kernel_for<double>(columns, device.has_clusters, RowThreads::kAny);
-    if (kernel->cluster > 1) return Way::kClusterRows;
-    return kernel->shape.warp_rows() ? Way::kWarpRows : Way::kBlockRows;
+    return kernel->cluster > 1 ? Way::kClusterRows : Way::kBlockRows;
   }
   const auto* const kernel = dense_kernel_for<float>(columns, device.has_clusters, RowThreads::kAny);
   return kernel->shape.warp_rows() ? Way::kWarpRows : Way::kBlockRows;
@@ -48,6 +142,7 @@ template <class Real>
 const SinkhornKernel<Real>* kernel_for(const SolveKey& key) {
   if (key.job == Job::kReadPlan) return &plan_kernel_entry<Real>();
   if (key.job == Job::kDifferentiate) return &jvp_kernel_entry<Real>();
+  if (key.keeps()) return &kept_rows_kernel<Real>();
   if constexpr (std::is_same_v<Real, float>) {
     if (key.half_cost) return half_dense_kernel_for(key.columns, threads_of(key.way));
     if (key.way == Way::kPointsOnUnits) {
@@ -63,6 +158,10 @@ SolveChoice<Real> make_choice(const SolveKey& key) {
   SolveChoice<Real> choice;
   choice.kernel = kernel_for<Real>(key);
   SolveLayout& layout = choice.layout;
+  if (key.keeps()) {
+    choice.status = lay_out_kept<Real>(key, *choice.kernel, layout);
+    return choice;
+  }
   if (key.has_rows()) {
     layout = block_layout(key.rows, key.columns, choice.kernel->shape);
     layout.streams = key.device.has_clusters;
@@ -94,11 +193,12 @@ SolveChoice<Real> make_choice(const SolveKey& key) {
 const char* why_not(Way way, const SinkhornProblem& p, const SinkhornOutputs& out,
                     const Execution& execution) {
   const cuda::DeviceTraits device = cuda::traits_of(execution.cuda_device);
+  if (way == Way::kKeptRows) return why_not_kept(p, device);
   if (way <= Way::kClusterRows) {
     if (!p.cost.data) return "it takes a cost matrix, and the problem has points";
     if (has_kernel(p, threads_of(way), device)) return nullptr;
     return way == Way::kWarpRows
-               ? "rows of the cost matrix are too long for a warp's registers, or of binary16"
+               ? "rows of the cost matrix are too long for a warp's registers, or of float64 or binary16"
                : "two blocks share float64 rows of 6145 to 12288 columns on 9.0 and later";
   }
   if (p.cost.data) return "it takes points, and the problem has a cost matrix";
@@ -129,16 +229,19 @@ Way way_for(const SinkhornProblem& p, const SinkhornOutputs& out, const Executio
         device.has_warpgroups && std::max(p.n, p.m) >= cuda_tuning(device).warpgroup_points;
     return by_groups ? Way::kHalfPointsByWarpgroups : Way::kHalfPoints;
   }
+  if (should_keep(p, device)) return Way::kKeptRows;
   return why_not(Way::kPointsOnUnits, p, out, execution) ? Way::kPoints : Way::kPointsOnUnits;
 }
 
 const char* reason_of(Way way, const Execution& execution) {
   if (names_way(execution)) return "named by Execution::way";
   switch (way) {
+    case Way::kKeptRows:
+      return "all exponentials have room in shared memory";
     case Way::kWarpRows:
       return "rows of the cost matrix fit into a warp's registers";
     case Way::kBlockRows:
-      return "rows of the cost matrix are longer than a warp's registers";
+      return "rows of the cost matrix are longer than a warp's registers, or not of float32";
     case Way::kClusterRows:
       return "float64 rows of the cost matrix fit into the registers of two blocks";
     case Way::kPoints:

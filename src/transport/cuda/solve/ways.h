@@ -14,8 +14,9 @@
 namespace warpalign::detail::transport {
 
 enum class Way {
+  kKeptRows,       // exponentials stay in shared memory (costs/kept_rows.cuh), of given costs or of points
   kWarpRows,       // given costs: a warp owns a row
-  kBlockRows,      // a block owns a row, or a segment of it
+  kBlockRows,      // given costs: a block owns a row, or a segment of it
   kClusterRows,    // two blocks share a row
   kPoints,         // costs of points, without matrix units
   kPointsOnUnits,  // products of coordinates on the matrix units
@@ -23,13 +24,8 @@ enum class Way {
   kHalfPointsByWarpgroups,
 };
 inline constexpr const char* kWays[] = {
-    "warp_rows",
-    "block_rows",
-    "cluster_rows",
-    "points",
-    "points_on_units",
-    "half_points",
-    "half_points_by_warpgroups",
+    "kept_rows", "warp_rows",       "block_rows",  "cluster_rows",
+    "points",    "points_on_units", "half_points", "half_points_by_warpgroups",
 };
 
 // Why a way cannot serve a call; null: it can.
@@ -55,8 +51,9 @@ struct SolveKey {
   Precision precision;
   cuda::DeviceTraits device;
 
-  // Whether a block or a warp has rows of costs in its registers.
-  [[nodiscard]] bool has_rows() const { return job == Job::kSolve && given; }
+  // Whether a block has whole rows of costs, or segments of them.
+  [[nodiscard]] bool has_rows() const { return job == Job::kSolve && (given || keeps()); }
+  [[nodiscard]] bool keeps() const { return job == Job::kSolve && way == Way::kKeptRows; }
 
   friend bool operator==(const SolveKey&, const SolveKey&) = default;
 };
