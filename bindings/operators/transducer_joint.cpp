@@ -141,7 +141,8 @@ std::tuple<Tensor, Tensor> forward(const Inputs& in, bool needs_grad, const Netw
   const TransducerJointProblem p = problem_of(in, network, settings);
   const Tensor loss = allocate(in.encoder, {p.lattice.batch}, true, loss_type(p));
   // warpalign/_transducer/joint_ops.py has the same formula for tensors without data.
-  const auto bytes = static_cast<int64_t>(transducer_joint_most_saved_bytes(p));
+  const Device device = in.encoder.is_cuda() ? Device::kCuda : Device::kHost;
+  const auto bytes = static_cast<int64_t>(transducer_joint_most_saved_bytes(p, device));
   const Tensor saved = allocate(in.encoder, {needs_grad ? bytes : 0}, true, ScalarType::Byte);
   const TransducerOutputs outputs{loss.mutable_data_ptr(), data_or_null(saved, needs_grad)};
   call_core(

@@ -70,12 +70,13 @@ struct TransducerJointProblem {
   std::int64_t workspace_limit = std::int64_t{128} << 20;
 };
 
-// Bytes of TransducerOutputs::saved, as for transducer(); some 12 a node for plain RNN-T.
+// Bytes of TransducerOutputs::saved, as for transducer(); some 12 a node for plain RNN-T. On CUDA RNN-T with
+// a band of at most 8 states saves these states alone, except in float64.
 std::size_t transducer_joint_saved_bytes(const TransducerJointProblem& problem, const Execution& execution);
 
-// An upper bound of every device's transducer_joint_saved_bytes(), a multiple of each device's
+// An upper bound of transducer_joint_saved_bytes() on every device of a kind, a multiple of each device's
 // workspace_alignment().
-std::size_t transducer_joint_most_saved_bytes(const TransducerJointProblem& problem);
+std::size_t transducer_joint_most_saved_bytes(const TransducerJointProblem& problem, Device device);
 
 std::size_t transducer_joint_workspace_bytes(const TransducerJointProblem& problem,
                                              const TransducerOutputs& outputs, const Execution& execution);

@@ -6,6 +6,7 @@
 #include "core/contract.h"
 #include "core/ways.h"
 #include "cpu/describe.h"
+#include "transducer/band.h"
 #include "transducer/contract.h"
 #include "transducer/problem.h"
 
@@ -111,11 +112,15 @@ std::size_t transducer_joint_saved_bytes(const TransducerJointProblem& problem, 
 #endif
 }
 
-std::size_t transducer_joint_most_saved_bytes(const TransducerJointProblem& problem) {
+std::size_t transducer_joint_most_saved_bytes(const TransducerJointProblem& problem, Device device) {
   if (!check_sizes(problem).ok()) return 0;
+  TransducerProblem logits = logits_of(problem);
+  if (device == Device::kCuda && detail::transducer::has_band_lattice(problem)) {
+    logits.lattice.states = problem.band_states;
+  }
   // The saved memory of several calls may be contiguous: sizes are multiples of the alignment.
   constexpr std::size_t kAlignment = workspace_alignment(Device::kCuda);
-  return (transducer_most_saved_bytes(logits_of(problem)) + kAlignment - 1) / kAlignment * kAlignment;
+  return (transducer_most_saved_bytes(logits) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 std::size_t transducer_joint_workspace_bytes(const TransducerJointProblem& problem,

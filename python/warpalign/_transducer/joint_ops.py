@@ -24,6 +24,7 @@ def _(
     needs_grad: bool,
     tdt: bool = False,
     durations: tuple[int, ...] = (),
+    band_states: int = 0,
     **settings: object,
 ) -> tuple[Tensor, Tensor]:
     check_devices(
@@ -40,7 +41,11 @@ def _(
         band=band,
     )
     batch, frames = encoder.shape[:2]
-    size = padded_saved_bytes((batch, frames, predictor.shape[1]), tdt, durations, encoder.dtype)
+    states = predictor.shape[1]
+    if band is not None and encoder.is_cuda and encoder.dtype != torch.float64:
+        # As has_band_lattice() of the core: the band's states alone are saved.
+        states = band_states if band_states <= 8 and not tdt and not durations else states
+    size = padded_saved_bytes((batch, frames, states), tdt, durations, encoder.dtype)
     dtype = torch.float64 if encoder.dtype == torch.float64 else torch.float32
     aligned = (size + 255) // 256 * 256  # so that the saved memory of several calls can be stacked
     saved = encoder.new_empty(aligned if needs_grad else 0, dtype=torch.uint8)

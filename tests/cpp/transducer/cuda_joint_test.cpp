@@ -169,6 +169,21 @@ TEST(TransducerJointCuda, AnInvalidUtteranceOfABand) {
   for (std::size_t n = 9 * 12; n < run.encoder.size(); ++n) EXPECT_EQ(run.encoder[n], before.encoder[n]) << n;
 }
 
+// A NaN among the inputs of a node of the band, and of one outside of it.
+TEST(TransducerJointCuda, NaNInABand) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  JointBatch batch = two_utterances(DType::kFloat32);
+  batch.problems[0].band = {0, 0, 0, 1, 1, 2, 2};
+  batch.problems[1].band = {0, 0, 0, 1, 1, 1, 2, 2, 2};
+  for (reference::Transducer& p : batch.problems) p.band_states = 2;
+  const JointRun before = run_on_device(batch);
+  batch.encoder[1][8 * 12 + 3] = NAN;  // the last frame
+  const JointRun run = run_on_device(batch);
+  ASSERT_TRUE(run.status.ok());
+  EXPECT_EQ(run.loss[0], before.loss[0]);
+  EXPECT_TRUE(std::isnan(run.loss[1]));
+}
+
 // Relative L2 distance of the gradients of encoder, predictor, weight and bias.
 double distance(const JointRun& a, const JointRun& b) {
   double difference = 0, norm = 0;

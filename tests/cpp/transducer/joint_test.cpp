@@ -122,6 +122,32 @@ TEST_P(TransducerPath, JointOfABandWithoutPaths) {
   EXPECT_EQ(clamped.encoder, exact.encoder);
 }
 
+// Bands of few states have a lattice pass of their own: many frames, bands that fall, skip states and end
+// early, weights far beyond a float's range, and utterances shorter than the batch.
+TEST_P(TransducerPath, JointOfALongBand) {
+  for (const int width : {1, 2, 5, 8}) {
+    for (const double scale : {1.0, 200.0}) {
+      SCOPED_TRACE(::testing::Message() << "s " << width << " scale " << scale);
+      std::mt19937 random(width);
+      JointBatch batch;
+      batch.network.hidden = 3;
+      const int labels = width == 1 ? 0 : 40;
+      batch.add(family(0, 300, labels, 5, random), random, 1.5);
+      batch.add(family(0, 77, labels / 2, 5, random), random, -0.5);
+      batch.add(family(0, 2, 0, 5, random), random, 1);
+      for (double& w : batch.network.weight) w = rounded(batch.dtype, scale * w);
+      add_band(batch, width);
+      std::vector<int>& band = batch.problems[0].band;
+      for (std::size_t t = 20; t + 20 < band.size(); t += 31) {
+        band[t] = std::max(band[t] - 1, 0);
+        band[t + 7] = std::min(band[t + 7] + 1, batch.states - width);
+      }
+      // Logits of hundreds have errors of 1e-5 themselves, which posteriors inherit.
+      expect_close(batch, run_joint(batch), scale > 1 ? 1e-3 : 0);
+    }
+  }
+}
+
 TEST_P(TransducerPath, JointOfEverySize) {
   int turn = 0;
   for (const int v : {2, 15, 17, 33, 64, 130}) {
@@ -325,12 +351,37 @@ TEST_P(TransducerPath, JointMemoryIsBounded) {
   const Execution execution = GetParam().cuda ? Execution::cuda(0, nullptr) : Execution::host();
   const std::size_t saved = transducer_joint_saved_bytes(p, execution);
   EXPECT_GT(saved, std::size_t{7} << 20);
-  EXPECT_LE(saved, transducer_joint_most_saved_bytes(p));
+  EXPECT_LE(saved, transducer_joint_most_saved_bytes(p, execution.device));
   for (const std::int64_t mib : {48, 128}) {
     p.workspace_limit = mib << 20;
     const std::size_t most = static_cast<std::size_t>(mib + 16) << 20;
     EXPECT_LE(saved + transducer_joint_workspace_bytes(p, outputs, execution), most);
     EXPECT_LE(saved + transducer_joint_gradient_workspace_bytes(p, gradient, execution), most);
+  }
+}
+
+// Of a band of few states CUDA saves these states alone.
+TEST_P(TransducerPath, JointSavesTheBandAlone) {
+  TransducerJointProblem p;
+  p.dtype = DType::kBFloat16;
+  p.hidden = 64;
+  p.labels = 100;
+  p.lattice.batch = 3;
+  p.lattice.frames = 200;
+  p.lattice.states = 150;
+  const std::int32_t first = 0;
+  p.band = &first;
+  const Execution execution = GetParam().cuda ? Execution::cuda(0, nullptr) : Execution::host();
+  for (const int width : {1, 5, 8, 9, 150}) {
+    p.band_states = width;
+    const std::size_t saved = transducer_joint_saved_bytes(p, execution);
+    const std::size_t most = transducer_joint_most_saved_bytes(p, execution.device);
+    EXPECT_LE(saved, most) << width;
+    if (GetParam().cuda && width <= 8) {
+      EXPECT_LE(most, std::size_t{320} << 10) << width;
+    } else {
+      EXPECT_GT(saved, std::size_t{1} << 20) << width;
+    }
   }
 }
 

@@ -104,6 +104,21 @@ TEST_F(WaysCuda, AnErrorSaysWhyAndWhichWaysCan) {
             "way: transducer_joint() on CUDA has no way \"plain\"; its ways are blocks, tf32, warpgroups");
 }
 
+TEST_F(WaysCuda, ADescriptionOfABandSaysThatItIsSweptAlone) {
+  std::mt19937 random(5);
+  JointBatch batch;
+  batch.add(family(0, 7, 4, 12, random), random);
+  for (const int width : {2, 5}) {
+    batch.problems[0].band.assign(7, 0);
+    batch.problems[0].band.back() = 5 - width;
+    batch.problems[0].band_states = width;
+    const PlanDescription description;
+    EXPECT_TRUE(run_joint_on<DeviceBuffer>(batch, by(nullptr), false).status.ok());
+    EXPECT_NE(description.text().find("band: RNN-T with few states of a frame"), std::string::npos);
+    EXPECT_EQ(description.text().find("plain:"), std::string::npos) << description.text();
+  }
+}
+
 TEST_F(WaysCuda, ADescriptionSaysWhichWayAndWhy) {
   std::string text;
   EXPECT_TRUE(joint_status(by(nullptr), &text).ok());

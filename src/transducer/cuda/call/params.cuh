@@ -7,6 +7,7 @@
 
 #include "cuda/rows/ragged.h"
 #include "transducer/arcs.h"
+#include "transducer/band.h"
 #include "transducer/cuda/call/layout.h"
 
 namespace warpalign::detail::transducer {
@@ -33,6 +34,7 @@ struct Batch {
   std::int64_t rows;                // B T (U+1), or N
   const Place* places;              // (B + 1,); null: neither packed nor flat targets
   std::int64_t slots_of_utterance;  // padded
+  Band band;                        // whose nodes alone have slots and sums; none: all nodes have
 
   [[nodiscard]] WARPALIGN_ANYWHERE int panels_of(int states) const {
     return (strips_of(states) + panel_strips - 1) / panel_strips;
@@ -50,8 +52,13 @@ struct Utterance {
   std::int64_t border;
   const std::int32_t* targets;
   SlotLayout layout;
+  Band band;  // of this utterance, where its nodes alone have slots
 
   [[nodiscard]] __device__ __forceinline__ int states() const { return labels + 1; }
+  // The column of a node's slots: with a band, the number of its state among the frame's.
+  [[nodiscard]] __device__ __forceinline__ int column(int t, int u_of_node) const {
+    return band ? u_of_node - band.begin(0, t) : u_of_node;
+  }
 };
 
 __device__ __forceinline__ int frames_of(const TransducerLattice& p, int b) {
@@ -68,7 +75,9 @@ __device__ __forceinline__ Utterance utterance_at(const Batch& p, int b) {
   u.labels = labels_of(l, b);
   u.fits = true;
   u.without_durations = l.without_durations && l.without_durations[b] != 0;
-  u.layout = {l.frames, l.states, p.slots};
+  u.layout = {l.frames, p.band ? p.band.width : l.states, p.slots};
+  u.band = p.band;
+  if (p.band) u.band.first += static_cast<std::int64_t>(b) * l.frames;
   u.row = static_cast<std::int64_t>(b) * l.frames * l.states;
   u.slot = b * p.slots_of_utterance;
   u.border = static_cast<std::int64_t>(b) * (p.panels - 1) * l.frames;
@@ -159,6 +168,11 @@ struct RowCursor {
     u = static_cast<int>(within - static_cast<std::int64_t>(t) * states);
   }
 };
+
+// The place of a node's sum in `saved`.
+__device__ __forceinline__ std::int64_t sum_place(const Batch& p, const RowCursor& at) {
+  return p.band ? p.band.node(at.b, at.t, at.u) : at.row;
+}
 
 inline RowStride row_stride(const TransducerLattice& l, std::int64_t rows) {
   RowStride s{rows, 0, 0, 0};

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "core/arena.h"
 #include "core/plan_log.h"
@@ -15,6 +16,7 @@
 #include "cuda/launch/device.h"
 #include "cuda/launch/launch.cuh"
 #include "transducer/cuda/call/launch.h"
+#include "transducer/cuda/pruned/launch_band.h"
 
 namespace warpalign::detail::transducer {
 inline namespace on_device {
@@ -34,8 +36,9 @@ struct Saved {
 template <class Real>
 class Plan {
  public:
-  // way: an index of kLatticeWays that the caller has named; -1: the plan chooses.
-  Plan(const TransducerProblem& problem, const Execution& execution, int way = -1)
+  // way: an index of kLatticeWays that the caller has named; -1: the plan chooses. band: the nodes that
+  // alone have slots and sums; none: all nodes have.
+  Plan(const TransducerProblem& problem, const Execution& execution, int way = -1, const Band& band = {})
       : p_(problem), is_named_(way >= 0) {
     const TransducerLattice& l = p_.lattice;
     batch_.lattice = l;
@@ -47,8 +50,11 @@ class Plan {
     batch_.log_probs = p_.log_probs;
     const std::int64_t utterances = l.batch;
     batch_.rows = p_.packed ? p_.packed_rows : utterances * l.frames * l.states;
-    if (!p_.packed && l.frames > 0)
-      batch_.slots_of_utterance = SlotLayout{l.frames, l.states, batch_.slots}.count();
+    batch_.band = band;
+    if (!p_.packed && l.frames > 0) {
+      const std::int32_t states = band ? band.width : l.states;
+      batch_.slots_of_utterance = SlotLayout{l.frames, states, batch_.slots}.count();
+    }
     const cuda::DeviceTraits device = cuda::traits_of(execution.cuda_device);
     multiprocessors_ = std::max(1, device.multiprocessors);
     const int strips = choose(way, device.shared_bytes_per_block);
@@ -70,11 +76,16 @@ class Plan {
     const TransducerLattice& l = batch_.lattice;
     const char* why = "the kernel of the fewest arcs that suffices";
     if (way_ != lattice_way_for(batch_)) why = "kernels of fewer arcs need more shared memory";
-    log.way(kLatticeWays[static_cast<int>(way_)], is_named_ ? "named by Execution::way" : why);
+    if (batch_.band) {
+      log.way("band", "RNN-T with few states of a frame, which are swept alone");
+    } else {
+      log.way(kLatticeWays[static_cast<int>(way_)], is_named_ ? "named by Execution::way" : why);
+    }
     log.line("sizes", std::to_string(l.batch) + " utterances of " + std::to_string(l.frames) + " frames x " +
                           std::to_string(l.states) + " states, " + std::to_string(batch_.rows) + " rows of " +
                           std::to_string(p_.labels) + " labels, " + std::to_string(batch_.slots) +
                           " arcs a node");
+    if (batch_.band) return;
     log.line("lattice", std::to_string(batch_.panels) + " blocks of " + std::to_string(batch_.panel_strips) +
                             " strips an utterance");
   }
@@ -89,8 +100,10 @@ class Plan {
   [[nodiscard]] Saved<Real> save(Arena& arena, bool for_gradient) const {
     const TransducerLattice& l = batch_.lattice;
     Saved<Real> saved;
-    if (for_gradient && !p_.log_probs)
-      saved.sums = arena.take<RowSum<Real>>(batch_.rows, "saved: sums of rows");
+    if (for_gradient && !p_.log_probs) {
+      const std::int64_t of_band = std::int64_t{l.batch} * l.frames * batch_.band.width;
+      saved.sums = arena.take<RowSum<Real>>(batch_.band ? of_band : batch_.rows, "saved: sums of rows");
+    }
     saved.slots = arena.take<Real>(slot_count(), "saved: arcs");
     if (for_gradient) saved.outcome = arena.take<std::int32_t>(l.batch, "saved: outcomes");
     if (has_places())
@@ -109,7 +122,7 @@ class Plan {
   };
   [[nodiscard]] Exchange exchange(Arena& arena, bool for_gradient) const {
     Exchange e;
-    if (batch_.panels == 1) return e;
+    if (batch_.panels == 1 || batch_.band) return e;
     const std::int64_t utterances = batch_.lattice.batch;
     const std::int64_t padded = utterances * (batch_.panels - 1) * batch_.lattice.frames;
     // A packed utterance of P panels has more than (P - 1) panel_strips kStrip states.
@@ -248,6 +261,9 @@ Status enqueue_lattice(const Plan<Real>& plan, const Batch& batch, const Saved<R
   lattice.slots = saved.slots;
   lattice.loss = loss;
   lattice.outcome = saved.outcome;
+  if constexpr (std::is_same_v<Real, float>) {
+    if (batch.band) return launch_band_sweep(lattice, stream);
+  }
   lattice.shape = plan.shape();
   lattice.ticket = exchange.ticket;
   lattice.records = exchange.records;

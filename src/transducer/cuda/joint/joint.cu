@@ -137,7 +137,10 @@ template Status launch_joint_round<cuda::BFloat16>(const float*, int, std::int64
 const char* joint_way_cuda(int index) { return way_at(kJointWays, index); }
 
 std::size_t joint_saved_bytes_cuda(const TransducerJointProblem& p, const Execution& execution) {
-  return saved_bytes_cuda(joint_logits_of(p), execution);
+  const TransducerProblem logits = joint_logits_of(p);
+  const Band band = saved_band_of(p);
+  return p.dtype == DType::kFloat64 ? Plan<double>(logits, execution, -1, band).saved_bytes()
+                                    : Plan<float>(logits, execution, -1, band).saved_bytes();
 }
 
 std::size_t joint_workspace_bytes_cuda(const TransducerJointProblem& p, const TransducerOutputs& out,

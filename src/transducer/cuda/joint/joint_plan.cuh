@@ -28,7 +28,7 @@ class JointPlan {
   JointPlan(const TransducerJointProblem& problem, const Execution& execution)
       : p_(problem),
         logits_(joint_logits_of(problem)),
-        plan_(logits_, execution),
+        plan_(logits_, execution, -1, saved_band_of(problem)),
         multiprocessors_(std::max(1, cuda::traits_of(execution.cuda_device).multiprocessors)),
         tuning_(cuda_tuning(cuda::traits_of(execution.cuda_device))),
         columns_(p_.labels + (p_.lattice.tdt ? p_.lattice.durations : 0)),

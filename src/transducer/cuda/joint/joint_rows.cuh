@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kRowThreads)
     const Storage* const row = active ? p.logits + at.offset(batch, p.logits_stride) : nullptr;
     const RowSum<Real> sum = sum_tile(row, batch.labels, p.tile, p.lanes, lane);
     if (!active) continue;
-    if (p.sums) p.sums[at.row] = sum;
+    if (p.sums) p.sums[sum_place(batch, at)] = sum;
     const Utterance utterance = utterance_at(batch, at.b);
     const bool has_durations = batch.lattice.tdt && !utterance.without_durations;
     const Storage* const duration_row = has_durations ? row + batch.labels : nullptr;

@@ -10,7 +10,6 @@
 // taken these, and the pass ends with any number of resident blocks.
 #pragma once
 
-#include "core/constants.h"
 #include "cuda/launch/shared.cuh"
 #include "transducer/cuda/lattice/strip.cuh"
 
@@ -43,7 +42,7 @@ class Lattice {
     const bool has_end = strip.is_last && strip.active();
     // Every thread gets the outcome from the lane that has the end.
     int outcome = kPaths;
-    if (has_end) outcome = conclude(strip, sweep.end(), invalid);
+    if (has_end) outcome = conclude(p_, strip.b, strip.frames, sweep.end(), invalid);
     const bool stops = __syncthreads_or(has_end && outcome != kPaths);
     if (p_.outcome && !stops) reverse(strip, sweep);
   }
@@ -143,25 +142,6 @@ class Lattice {
     __syncwarp();
   }
 
-  // The utterance's outcome, from alpha of the end. Writes the loss.
-  __device__ __forceinline__ int conclude(const Strip<Real>& strip, const State<Real>& end,
-                                          bool invalid) const {
-    int outcome = kPaths;
-    double loss =
-        -(static_cast<double>(end.exponent) + log2(static_cast<double>(end.mantissa))) * kLn2<double>;
-    if (strip.frames == 0 || end.mantissa == Real(0)) {
-      outcome = kNoPath;
-      loss = p_.batch.lattice.zero_infinity ? 0.0 : CUDART_INF;
-    }
-    if (invalid || isnan(end.mantissa)) {
-      outcome = kInvalid;
-      loss = CUDART_NAN;
-    }
-    p_.loss[strip.b] = static_cast<Real>(loss);
-    if (p_.outcome) p_.outcome[strip.b] = outcome;
-    return outcome;
-  }
-
   // The last panel to end writes the outcome.
   __device__ __forceinline__ void forward_task(const Strip<Real>& strip, Sweep& sweep) const {
     Record<Real>* const record = p_.records + strip.b;
@@ -177,7 +157,7 @@ class Lattice {
     __threadfence();
     const State<Real> end{__ldcg(&record->end.mantissa), __ldcg(&record->end.exponent)};
     const bool any_invalid = cuda::load_acquire(&record->invalid) == 1;
-    atomicExch(&record->outcome, conclude(strip, end, any_invalid));
+    atomicExch(&record->outcome, conclude(p_, strip.b, strip.frames, end, any_invalid));
   }
 
   // Waits until the utterance's forward sweep has ended. Returns whether it has paths.

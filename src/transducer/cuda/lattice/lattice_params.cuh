@@ -1,6 +1,7 @@
 // Arguments of the lattice pass, and the data that its blocks exchange.
 #pragma once
 
+#include "core/constants.h"
 #include "cuda/memory/remote_access.cuh"
 #include "transducer/cuda/call/params.cuh"
 #include "transducer/cuda/lattice/state.cuh"
@@ -38,5 +39,24 @@ struct LatticeParams {
   cuda::Word* borders;
   cuda::Word* reverse_borders;
 };
+
+// The outcome of an utterance, from alpha of the end. Writes the loss and the outcome.
+template <class Real>
+__device__ __forceinline__ int conclude(const LatticeParams<Real>& p, int b, int frames,
+                                        const State<Real>& end, bool invalid) {
+  int outcome = kPaths;
+  double loss = -(static_cast<double>(end.exponent) + log2(static_cast<double>(end.mantissa))) * kLn2<double>;
+  if (frames == 0 || end.mantissa == Real(0)) {
+    outcome = kNoPath;
+    loss = p.batch.lattice.zero_infinity ? 0.0 : CUDART_INF;
+  }
+  if (invalid || isnan(end.mantissa)) {
+    outcome = kInvalid;
+    loss = CUDART_NAN;
+  }
+  p.loss[b] = static_cast<Real>(loss);
+  if (p.outcome) p.outcome[b] = outcome;
+  return outcome;
+}
 
 }  // namespace warpalign::detail::transducer

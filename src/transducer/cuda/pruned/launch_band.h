@@ -1,4 +1,4 @@
-// Launches the kernel that prepares a pruned joint's first call.
+// Launches the kernels of a pruned joint's first call that other joints do not have.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,6 +8,7 @@
 
 #include "core/arena.h"
 #include "transducer/band.h"
+#include "transducer/cuda/lattice/lattice_params.cuh"
 #include "warpalign/status.h"
 
 namespace warpalign::detail::transducer {
@@ -24,10 +25,14 @@ struct BandList {
   }
 };
 
-// Lists the band's nodes, of which there are `nodes`, and sets all `slots` to -inf: the weight of arcs that
-// no path takes. The weights of the band's arcs are written later.
+// Lists the band's nodes, of which there are `nodes`, and sets all `slots`, an even number of them, to -inf:
+// the weight of arcs that no path takes. The weights of the band's arcs are written later.
 template <class Real>
 Status launch_band(const Band& band, const BandList& to, std::int64_t nodes, Real* slots,
                    std::int64_t slot_count, cudaStream_t stream);
+
+// The lattice pass over lattice.batch.band, which is not empty: losses and, unless lattice.outcome is null,
+// posteriors in place of weights.
+Status launch_band_sweep(const LatticeParams<float>& lattice, cudaStream_t stream);
 
 }  // namespace warpalign::detail::transducer

@@ -19,7 +19,7 @@ struct NodePosteriors {
     if (!arc_end(table, arc, t, u, utterance.frames, utterance.labels).exists) return 0;
     const bool is_label = table.is_label(arc);
     if (star >= 0 && (is_label || u > 0) && utterance.targets[u - !is_label] == star) return 0;
-    const Real g = slots[utterance.slot + utterance.layout.slot(t, u + is_label, arc)];
+    const Real g = slots[utterance.slot + utterance.layout.slot(t, utterance.column(t, u) + is_label, arc)];
     return is_label ? g * label_factor : g;
   }
   // Sums of the posteriors of all blanks, and of all labels.

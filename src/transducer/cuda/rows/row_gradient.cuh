@@ -101,7 +101,7 @@ class NodeGradient {
     is_live_ = true;
     task_.to_durations = nullptr;
     if (!batch.log_probs) {
-      const RowSum<Real> sum = p.sums[at.row];
+      const RowSum<Real> sum = p.sums[sum_place(batch, at)];
       task_.from = p.logits + at.offset(batch, p.logits_stride);
       task_.shift = -sum.shift;
       task_.scale = static_cast<Real>(log2(posterior_)) - sum.log2_sum;

@@ -80,16 +80,16 @@ struct NodeWeights {
   // NaN, whether the arc exists or not. No label leads to column 0.
   __device__ __forceinline__ void write() const {
     bool invalid = isnan(sum.log2_sum) || isnan(duration_sum.log2_sum);
-    const int arcs = table.arcs();
+    const int arcs = table.arcs(), column = utterance.column(t, u);
     if (p.batch.log_probs) {
       for (int arc = 0; arc < arcs; ++arc) invalid |= isnan(weight(arc));
     }
     for (int arc = 0; arc < arcs; ++arc) {
       const bool is_label = table.is_label(arc);
       Real* const slots = p.slots + utterance.slot;
-      if (is_label && u == 0) slots[utterance.layout.slot(t, 0, arc)] = minus_infinity<Real>();
+      if (is_label && u == 0) slots[utterance.layout.slot(t, column, arc)] = minus_infinity<Real>();
       if (is_label && u == utterance.labels) continue;
-      slots[utterance.layout.slot(t, u + is_label, arc)] =
+      slots[utterance.layout.slot(t, column + is_label, arc)] =
           invalid ? static_cast<Real>(CUDART_NAN) : weight(arc);
     }
   }

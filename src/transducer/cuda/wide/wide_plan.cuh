@@ -43,7 +43,7 @@ class WidePlan {
   WidePlan(const TransducerJointProblem& problem, const Execution& execution)
       : p_(problem),
         logits_(joint_logits_of(problem)),
-        plan_(logits_, execution),
+        plan_(logits_, execution, -1, saved_band_of(problem)),
         multiprocessors_(std::max(1, cuda::traits_of(execution.cuda_device).multiprocessors)),
         tuning_(cuda_tuning(cuda::traits_of(execution.cuda_device))),
         factor_parts_(factor_parts_of(execution.precision)),

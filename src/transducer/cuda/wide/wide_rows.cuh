@@ -116,7 +116,7 @@ __device__ __forceinline__ void prepare_gradient(const WideRows<Half>& p, const 
       const ArcTable& table = table_of(batch, utterance);
       const NodePosteriors<float> arcs{batch, utterance, p.slots, p.label_factor, at.t, at.u};
       const float by_blanks = arcs.of_blanks(table), by_labels = arcs.of_labels(table);
-      const RowSum<float> sum = p.sums[at.row];
+      const RowSum<float> sum = p.sums[sum_place(batch, at)];
       node.posterior = by_blanks + by_labels;
       node.shift = -sum.shift;
       node.scale = log2(node.posterior) - sum.log2_sum;
@@ -282,7 +282,7 @@ static __global__ void __launch_bounds__(kJointThreads)
       total = fma(one.log2_sum, exp2_of(one.shift - shift), total);
     }
     const RowSum<float> sum = finished(RowSum<float>{shift, total});
-    if (p.sums) p.sums[at.row] = sum;
+    if (p.sums) p.sums[sum_place(batch, at)] = sum;
     const float* const picked = parts.picked + static_cast<std::int64_t>(index) * columns.picked();
     const bool has_durations = batch.lattice.tdt && !utterance.without_durations;
     const float* const durations = has_durations ? picked + columns.blanks + 1 : nullptr;
