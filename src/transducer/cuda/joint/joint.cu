@@ -106,14 +106,17 @@ Status check_limits(const TransducerJointProblem& p, const Execution& execution)
 
 template <class Real>
 Status launch_list_live(const LiveRows<Real>& live, const LiveList& to, cudaStream_t stream) {
-  const int blocks = static_cast<int>(cuda::div_up(live.batch.rows, std::int64_t{kLiveRows}));
+  const int blocks = static_cast<int>(cuda::div_up(live.count(), std::int64_t{kLiveRows}));
   const cuda::LaunchConfig config{blocks, kJointThreads, 0, stream};
   std::int32_t* const no_list = nullptr;
-  if (Status s = cuda::launch(kLive<Real>, config, live, to.counts, no_list, to.places); !s.ok()) return s;
+  const int states = live.batch.lattice.batch * live.batch.lattice.states;
+  if (Status s = cuda::launch(kLive<Real>, config, live, to.counts, no_list, to.places, states); !s.ok()) {
+    return s;
+  }
   if (Status s = cuda::launch(kScan, {1, kJointThreads, 0, stream}, to.counts, blocks, to.count); !s.ok()) {
     return s;
   }
-  return cuda::launch(kLive<Real>, config, live, to.counts, to.list, to.places);
+  return cuda::launch(kLive<Real>, config, live, to.counts, to.list, to.places, states);
 }
 template Status launch_list_live(const LiveRows<float>&, const LiveList&, cudaStream_t);
 template Status launch_list_live(const LiveRows<double>&, const LiveList&, cudaStream_t);

@@ -6,20 +6,31 @@
 
 namespace warpalign::detail::transducer {
 
-// A block owns the kLiveRows rows from kLiveRows k on. Without a list it writes the number of live ones to
-// counts[k]; otherwise it lists them from counts[k] on, and writes their places.
+// A block owns the kLiveRows nodes from kLiveRows k on. Without a list it writes the number of live ones to
+// counts[k], and clears the frames of states; otherwise it lists their rows from counts[k] on, and writes
+// their places and the frames of their states. states: B (U+1).
 template <class Real>
 __global__ void __launch_bounds__(kJointThreads)
     joint_live_kernel(const __grid_constant__ LiveRows<Real> p, std::int32_t* counts, std::int32_t* list,
-                      LiveWord* places) {
+                      const __grid_constant__ LivePlaces places, int states) {
+  LiveFrames* const frames = places.frames;
   __shared__ int of_warp[kJointWarps];
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  if (!list && frames) {
+    const int step = static_cast<int>(gridDim.x) * kJointThreads;
+    for (int n = static_cast<int>(blockIdx.x) * kJointThreads + static_cast<int>(threadIdx.x); n < states;
+         n += step) {
+      frames[n] = {0, 0};
+    }
+  }
   int before = list ? counts[blockIdx.x] : 0;
   for (int part = 0; part < kLiveRows; part += kJointThreads) {
-    const std::int64_t row =
+    const std::int64_t node =
         static_cast<std::int64_t>(blockIdx.x) * kLiveRows + part + static_cast<int>(threadIdx.x);
-    const bool live = p.is_live(row);
+    const bool exists = node < p.count();
+    const RowCursor at(p.batch, exists ? p.row(node) : 0);
+    const bool live = exists && p.is_live(at);
     const unsigned mask = __ballot_sync(cuda::kFullWarp, live);
     if (lane == 0) of_warp[warp] = __popc(mask);
     __syncthreads();
@@ -28,9 +39,16 @@ __global__ void __launch_bounds__(kJointThreads)
       if (w < warp) place += of_warp[w];
       before += of_warp[w];
     }
-    if (list && row < p.batch.rows) {
-      if (lane == 0) places[row / cuda::kWarpSize] = {mask, place};
-      if (live) list[place + __popc(mask & ((1u << lane) - 1u))] = static_cast<std::int32_t>(row);
+    if (list && exists) {
+      if (lane == 0) places.words[node / cuda::kWarpSize] = {mask, place};
+      if (live) {
+        list[place + __popc(mask & ((1u << lane) - 1u))] = static_cast<std::int32_t>(at.row);
+        if (frames) {
+          LiveFrames& of_state = frames[at.b * p.batch.lattice.states + at.u];
+          atomicMax(&of_state.before, p.batch.lattice.frames - at.t);
+          atomicMax(&of_state.end, at.t + 1);
+        }
+      }
     }
     __syncthreads();
   }

@@ -179,7 +179,7 @@ struct JointGradientMemory {
   JointGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& g,
                       const JointPlan<Shape>& plan, Arena& arena) {
     const std::int64_t batch = p.lattice.batch;
-    live = LiveList(arena, plan.all(), plan.nodes());
+    live = LiveList(arena, p);
     const std::size_t listed = arena.used();
     weight = arena.take<Storage>(plan.packed(), "packed weights");
     constexpr bool kRounds = !std::is_same_v<Storage, Real>;

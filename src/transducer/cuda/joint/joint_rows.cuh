@@ -191,19 +191,18 @@ struct HiddenSums {
   Real* states;
   Band band;
 
-  // to[column] += sum of dh over those of `count` rows, `step` apart, that are in the chunk.
-  __device__ __forceinline__ void add(Real* to, int column, std::int64_t first_row, int step,
-                                      int count) const {
+  // to[column] += sum of dh over those of `count` nodes that are in the chunk. node(i): number i of them; -1:
+  // there is none.
+  template <class Node>
+  __device__ __forceinline__ void add(Real* to, int column, int count, const Node& node) const {
     constexpr int kAtOnce = 8;  // loads in flight
     const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize, rows = chunk.rows();
     const bool exists = column < hidden;
     bool any = false;
     Real sum = exists ? to[column] : Real(0);
     for (int part = 0; part < count; part += cuda::kWarpSize) {
-      int place = -1;
-      if (part + lane < count) {
-        place = places[first_row + static_cast<std::int64_t>(part + lane) * step] - chunk.first;
-      }
+      const std::int64_t at = part + lane < count ? node(part + lane) : -1;
+      const int place = at < 0 ? -1 : places[at] - chunk.first;
       unsigned mask = __ballot_sync(cuda::kFullWarp, place >= 0 && place < rows);
       any |= mask != 0;
       while (mask != 0) {
@@ -242,20 +241,27 @@ __global__ void __launch_bounds__(kJointThreads)
     const int number = is_frame ? task : task - of_frames;
     const int item = number / slices, column = number % slices * cuda::kWarpSize + lane;
     if (is_frame) {
-      const int frame = first + item;
-      int begin = 0, count = states;
-      if (p.band) {
-        begin = p.band.begin(frame / all_frames, frame % all_frames);
-        count = p.band.width;
-      }
-      p.add(p.frames + static_cast<std::int64_t>(frame) * p.hidden, column,
-            static_cast<std::int64_t>(frame) * states + begin, 1, count);
-    } else {
-      const int b = first_b + item / states, u = item % states;
-      const int begin = max(first, b * all_frames), end = min(last, (b + 1) * all_frames - 1) + 1;
-      p.add(p.states + (static_cast<std::int64_t>(b) * states + u) * p.hidden, column,
-            static_cast<std::int64_t>(begin) * states + u, states, end - begin);
+      const int of_frame = p.band ? p.band.width : states;
+      const std::int64_t frame = first + item;
+      p.add(p.frames + frame * p.hidden, column, of_frame, [&](int k) { return frame * of_frame + k; });
+      continue;
     }
+    const int b = first_b + item / states, u = item % states;
+    int begin = max(first, b * all_frames), end = min(last, (b + 1) * all_frames - 1) + 1;
+    Real* const to = p.states + (static_cast<std::int64_t>(b) * states + u) * p.hidden;
+    if (!p.band) {
+      p.add(to, column, end - begin,
+            [&](int k) { return static_cast<std::int64_t>(begin + k) * states + u; });
+      continue;
+    }
+    const LiveFrames live = p.places.frames[b * states + u];
+    begin = max(begin, (b + 1) * all_frames - live.before);
+    end = min(end, b * all_frames + live.end);
+    p.add(to, column, max(end - begin, 0), [&](int k) {
+      const int t = begin + k - b * all_frames;
+      if (!p.band.has(b, t, u)) return std::int64_t{-1};
+      return p.band.node(b, t, u);
+    });
   }
 }
 

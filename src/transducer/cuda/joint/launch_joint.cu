@@ -251,7 +251,7 @@ class JointGradientCall {
     }
     const HiddenSums<Real> sums{batch,
                                 products.chunk,
-                                {memory_.live.places},
+                                memory_.live.places,
                                 memory_.dh,
                                 joint_.h_stride(),
                                 p_.hidden,

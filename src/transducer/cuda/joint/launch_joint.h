@@ -31,17 +31,21 @@ inline TransducerProblem joint_logits_of(const TransducerJointProblem& p) {
 struct LiveList {
   std::int32_t* count = nullptr;   // number of live nodes
   std::int32_t* counts = nullptr;  // number of live nodes in each block of kLiveRows nodes
-  std::int32_t* list = nullptr;
-  LiveWord* places = nullptr;  // one for each 32 rows
+  std::int32_t* list = nullptr;    // their rows
+  LivePlaces places;
 
   LiveList() = default;
-  // Of `rows` rows at most `nodes` are live.
-  LiveList(Arena& arena, std::int64_t rows, std::int64_t nodes) {
+  LiveList(Arena& arena, const TransducerJointProblem& p) {
+    const std::int64_t nodes = joint_nodes(p);
     count = arena.take<std::int32_t>(1, "live nodes: count");
-    counts = arena.take<std::int32_t>(static_cast<std::size_t>((rows + kLiveRows - 1) / kLiveRows),
+    counts = arena.take<std::int32_t>(static_cast<std::size_t>((nodes + kLiveRows - 1) / kLiveRows),
                                       "live nodes: counts of blocks");
     list = arena.take<std::int32_t>(static_cast<std::size_t>(nodes), "live nodes: list");
-    places = arena.take<LiveWord>(static_cast<std::size_t>((rows + 31) / 32), "live nodes: places");
+    places.words = arena.take<LiveWord>(static_cast<std::size_t>((nodes + 31) / 32), "live nodes: places");
+    if (p.band) {
+      places.frames = arena.take<LiveFrames>(
+          static_cast<std::size_t>(std::int64_t{p.lattice.batch} * p.lattice.states), "live nodes: frames");
+    }
   }
 };
 template <class Real>

@@ -203,10 +203,9 @@ class WideGradient {
     const LiveRows<float> live{batch, saved.slots, saved.outcome, products.rows.label_factor, band_of(p_)};
     if (Status s = launch_list_live(live, memory_.live, stream_); !s.ok()) return s;
     if (Status s = pack(p_, wide_, memory_.packed, stream_); !s.ok()) return s;
-    WideSums<Storage> sums{batch,           {},        {memory_.live.places},
-                           products.rows.h, p_.hidden, static_cast<Storage*>(g_.encoder),
-                           nullptr,         nullptr,   memory_.states,
-                           nullptr,         nullptr,   band_of(p_)};
+    WideSums<Storage> sums{
+        batch,   {},      memory_.live.places, products.rows.h, p_.hidden, static_cast<Storage*>(g_.encoder),
+        nullptr, nullptr, memory_.states,      nullptr,         nullptr,   band_of(p_)};
     const std::int32_t most = memory_.chunk;
     int turn = 0;
     for (std::int64_t first = 0; first < wide_.nodes(); first += most, ++turn) {

@@ -55,7 +55,7 @@ struct WideGradientMemory {
 
   WideGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& gradient,
                      const WidePlan<Storage>& plan, Arena& arena) {
-    live = LiveList(arena, plan.all(), plan.nodes());
+    live = LiveList(arena, p);
     const std::size_t listed = arena.used();
     packed = plan.take_packed(arena, true);
     for (float*& part : parts) {

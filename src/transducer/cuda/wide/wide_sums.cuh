@@ -11,8 +11,8 @@ namespace warpalign::detail::transducer {
 // Adds a chunk's dh to the sums of frames and of states. A frame's sum has kParts parts, by u % kParts, which
 // are added at the end. A state's sum has a part for each segment of kSegment frames, added in order. The
 // terms of a part are added in order. If a chunk ends within a part (of a frame, or of each state's segment),
-// the part is stored for the next chunk. So results do not depend on the size of chunks. With a band, a
-// state has few frames, whose terms are added in order, without segments.
+// the part is stored for the next chunk. So results do not depend on the size of chunks. With a band, frames
+// and states have few nodes, which are added in order, without parts or segments.
 //
 // dh is of a half type; or float32, with the upper halves of its numbers in one part and the lower halves in
 // the next one.
@@ -25,17 +25,18 @@ struct WideSums {
   Panels<Half> dh;
   int hidden;
   Storage* frames;          // (B T, H); null: not wanted
-  const float* parts_from;  // (kParts, panels, 8)
+  const float* parts_from;  // (kParts, panels, 8); with a band (panels, 8)
   float* parts_to;
   float* states;               // (B (U+1), H); null: not wanted
   const float* segments_from;  // (U+1, panels, 8); not used with a band
   float* segments_to;
   Band band;
 
-  static constexpr int kParts = 8;                          // parts of a frame, in neighbouring lanes
-  static constexpr int kPanels = cuda::kWarpSize / kParts;  // panels of a frame that a warp owns
-  static constexpr int kSegment = 32;                       // frames of a segment
-  static constexpr int kSegments = 8;                       // segments at a time, in neighbouring lanes
+  static constexpr int kParts = 8;                               // parts of a frame, in neighbouring lanes
+  static constexpr int kPanels = cuda::kWarpSize / kParts;       // panels of a frame that a warp owns
+  static constexpr int kBandFrames = cuda::kWarpSize / kPanels;  // frames that it owns with a band
+  static constexpr int kSegment = 32;                            // frames of a segment
+  static constexpr int kSegments = 8;                            // segments at a time, in neighbouring lanes
   static constexpr int kStates = cuda::kWarpSize / kSegments;
   static constexpr bool kSplit = std::is_same_v<Storage, float>;
   static constexpr int kAtOnce = kSplit ? 4 : 8;  // loads of a sum in flight
@@ -90,16 +91,8 @@ struct WideSums {
   __device__ __forceinline__ void add_frame(std::int64_t frame, int group, bool continues, bool may_go_on,
                                             int lane) const {
     const int all = batch.lattice.states, part = lane % kParts;
-    // The part's states: every kParts-th of the frame's, from `first` on.
-    int first = part, end = all;
-    if (band) {
-      const auto b = static_cast<int>(frame / batch.lattice.frames);
-      const int begin =
-          band.begin(b, static_cast<int>(frame - static_cast<std::int64_t>(b) * batch.lattice.frames));
-      first = begin + ((part - begin) & (kParts - 1));
-      end = begin + band.width;
-    }
-    const int own = max((end - first + kParts - 1) / kParts, 0);
+    // The part's states: every kParts-th of the frame's.
+    const int own = max((all - part + kParts - 1) / kParts, 0);
     const int panel = group * kPanels + lane / kParts;
     int column = 8 * panel;
     const bool exists = column < hidden;
@@ -109,7 +102,7 @@ struct WideSums {
 #pragma unroll
       for (int k = 0; k < 8; ++k) sum[k] = parts_from[at + k];
     }
-    if (exists) add(sum, frame * all + first, kParts, own, column);
+    if (exists) add(sum, frame * all + part, kParts, own, column);
     if (exists && may_go_on) {
 #pragma unroll
       for (int k = 0; k < 8; ++k) parts_to[at + k] = sum[k];
@@ -132,10 +125,55 @@ struct WideSums {
     if (column < hidden) frames[frame * hidden + column] = cuda::narrow<Storage>(one);
   }
 
+  // With a band: adds a panel of a frame, b T + t. A lane owns both.
+  __device__ __forceinline__ void add_band_frame(int frame, int panel, bool continues, bool may_go_on) const {
+    const int column = 8 * panel;
+    float sum[8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) sum[k] = continues ? parts_from[column + k] : 0.0f;
+    const std::int64_t node = static_cast<std::int64_t>(frame) * band.width;
+    for (int first = 0; first < band.width; first += kAtOnce) {
+      int place[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        place[k] = first + k < band.width ? places[node + first + k] - chunk.first : -1;
+      }
+      add_rows(sum, place, column);
+    }
+    if (may_go_on) {
+#pragma unroll
+      for (int k = 0; k < 8; ++k) parts_to[column + k] = sum[k];
+    }
+    Storage* const to = frames + static_cast<std::int64_t>(frame) * hidden + column;
+    if (hidden % 8 == 0 && reinterpret_cast<std::uintptr_t>(frames) % 16 == 0) {
+      constexpr int kVectors = sizeof(Storage) / 2;
+      cuda::Bits128 bits[kVectors];
+#pragma unroll
+      for (int w = 0; w < 4 * kVectors; ++w) {
+        if constexpr (kSplit) {
+          bits[w / 4].words[w % 4] = static_cast<std::uint32_t>(__float_as_int(sum[w]));
+        } else {
+          bits[w / 4].words[w % 4] = cuda::narrow_pair<Half>(sum[2 * w], sum[2 * w + 1]);
+        }
+      }
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) reinterpret_cast<cuda::Bits128*>(to)[v] = bits[v];
+      return;
+    }
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      if (column + k < hidden) to[k] = cuda::narrow<Storage>(sum[k]);
+    }
+  }
+
   // With a band: adds state u of utterance b, from its frames begin to end - 1. A lane owns 8 columns.
   __device__ __forceinline__ void add_band_state(int b, int u, int begin, int end, int column,
                                                  int lane) const {
     const int all_frames = batch.lattice.frames, all = batch.lattice.states, rows = chunk.rows();
+    const LiveFrames live = places.frames[b * all + u];
+    begin = max(begin, all_frames - live.before);
+    end = min(end, live.end);
+    if (begin >= end) return;
     float* const to = states + (static_cast<std::int64_t>(b) * all + u) * hidden + column;
     float sum[8];
 #pragma unroll
@@ -144,9 +182,7 @@ struct WideSums {
     for (int first = begin; first < end; first += cuda::kWarpSize) {
       const int t = first + lane;
       int own = -1;
-      if (t < end && band.has(b, t, u)) {
-        own = places[(static_cast<std::int64_t>(b) * all_frames + t) * all + u] - chunk.first;
-      }
+      if (t < end && band.has(b, t, u)) own = places[band.node(b, t, u)] - chunk.first;
       unsigned mask = __ballot_sync(cuda::kFullWarp, own >= 0 && own < rows);
       any |= mask != 0;
       while (mask != 0) {
@@ -216,45 +252,85 @@ struct WideSums {
     }
   }
 };
+// The frames and utterances of a chunk. Frames are numbered b T + t.
+struct WideSumRange {
+  int first, last;      // the chunk's first and last frame
+  int before;           // the last frame of the previous chunk; `first` if there is none
+  bool follows;         // there is a previous chunk
+  bool goes_on;         // there is a next chunk
+  int first_b, last_b;  // utterances of `before` and `last`
+
+  __device__ __forceinline__ WideSumRange(const JointChunk& chunk, const TransducerLattice& lattice) {
+    const int rows = chunk.rows();
+    first = chunk.row(0) / lattice.states;
+    last = chunk.row(rows - 1) / lattice.states;
+    follows = chunk.first > 0;
+    goes_on = chunk.first + rows < *chunk.count;
+    before = follows ? chunk.row(-1) / lattice.states : first;
+    first_b = before / lattice.frames;
+    last_b = last / lattice.frames;
+  }
+  [[nodiscard]] __device__ __forceinline__ int frames() const { return last - first + 1; }
+  [[nodiscard]] __device__ __forceinline__ int utterances() const { return last_b - first_b + 1; }
+};
+
+template <class Storage>
+__device__ __forceinline__ void add_band(const WideSums<Storage>& p, int warp, int warps, int lane) {
+  using Sums = WideSums<Storage>;
+  const int states = p.batch.lattice.states, all_frames = p.batch.lattice.frames;
+  const WideSumRange range(p.chunk, p.batch.lattice);
+  const int panels = (p.hidden + 7) / 8, panel_groups = (panels + Sums::kPanels - 1) / Sums::kPanels;
+  const int slices = (panels + cuda::kWarpSize - 1) / cuda::kWarpSize;
+  const int frame_groups = (range.frames() + Sums::kBandFrames - 1) / Sums::kBandFrames;
+  const int of_frames = p.frames ? frame_groups * panel_groups : 0;
+  // Tasks of states: one state, and a panel for each lane.
+  const int of_states = p.states ? range.utterances() * states * slices : 0;
+  for (int task = warp; task < of_states + of_frames; task += warps) {
+    if (task < of_states) {
+      const int item = task / slices, b = range.first_b + item / states;
+      const int begin = max(range.first - b * all_frames, 0);
+      const int end = min(range.last - b * all_frames, all_frames - 1) + 1;
+      p.add_band_state(b, item % states, begin, end, (task % slices * cuda::kWarpSize + lane) * 8, lane);
+      continue;
+    }
+    const int number = task - of_states;
+    const int frame = range.first + number / panel_groups * Sums::kBandFrames + lane / Sums::kPanels;
+    const int panel = number % panel_groups * Sums::kPanels + lane % Sums::kPanels;
+    if (frame > range.last || panel >= panels) continue;
+    p.add_band_frame(frame, panel, range.follows && frame == range.before, frame == range.last);
+  }
+}
+
 template <class Storage>
 __global__ void __launch_bounds__(kJointThreads, 3)
     wide_add_kernel(const __grid_constant__ WideSums<Storage> p) {
+  using Sums = WideSums<Storage>;
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp =
       static_cast<int>(blockIdx.x) * kJointWarps + static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   const int warps = static_cast<int>(gridDim.x) * kJointWarps;
-  const int rows = p.chunk.rows(), states = p.batch.lattice.states, all_frames = p.batch.lattice.frames;
-  if (rows == 0) return;
-  using Sums = WideSums<Storage>;
+  if (p.chunk.rows() == 0) return;
+  if (p.band) {
+    add_band(p, warp, warps, lane);
+    return;
+  }
+  const WideSumRange range(p.chunk, p.batch.lattice);
   const int panels = (p.hidden + 7) / 8, panel_groups = (panels + Sums::kPanels - 1) / Sums::kPanels;
-  // Tasks of states: kStates states and a panel; with a band, one state and a panel for each lane.
-  const int groups = p.band ? states : (states + Sums::kStates - 1) / Sums::kStates;
-  const int slices = p.band ? (panels + cuda::kWarpSize - 1) / cuda::kWarpSize : panels;
-  const int first = p.chunk.row(0) / states,
-            last = p.chunk.row(rows - 1) / states;  // the chunk's first and last frame, as b T + t
-  const bool follows = p.chunk.first > 0, goes_on = p.chunk.first + rows < *p.chunk.count;
-  const int before = follows ? p.chunk.row(-1) / states : first;
-  const int first_b = before / all_frames, last_b = last / all_frames;
-  const int of_frames = p.frames ? (last - first + 1) * panel_groups : 0;
-  const int of_states = p.states ? (last_b - first_b + 1) * groups * slices : 0;
+  // Tasks of states: kStates states and a panel.
+  const int groups = (p.batch.lattice.states + Sums::kStates - 1) / Sums::kStates;
+  const int of_frames = p.frames ? range.frames() * panel_groups : 0;
+  const int of_states = p.states ? range.utterances() * groups * panels : 0;
   // States come first, because they take longest.
   for (int task = warp; task < of_states + of_frames; task += warps) {
-    const bool is_state = task < of_states;
-    const int number = is_state ? task : task - of_states;
-    if (is_state) {
-      const int item = number / slices;
-      if (p.band) {
-        const int b = first_b + item / groups;
-        const int begin = max(first - b * all_frames, 0),
-                  end = min(last - b * all_frames, all_frames - 1) + 1;
-        p.add_band_state(b, item % groups, begin, end, (number % slices * cuda::kWarpSize + lane) * 8, lane);
-        continue;
-      }
-      p.add_states(first_b + item / groups, item % groups * Sums::kStates, before, follows, last, goes_on,
-                   number % panels * 8, lane);
+    if (task < of_states) {
+      const int item = task / panels;
+      p.add_states(range.first_b + item / groups, item % groups * Sums::kStates, range.before, range.follows,
+                   range.last, range.goes_on, task % panels * 8, lane);
     } else {
-      const int frame = first + number / panel_groups;
-      p.add_frame(frame, number % panel_groups, follows && frame == before, frame == last, lane);
+      const int number = task - of_states;
+      const int frame = range.first + number / panel_groups;
+      p.add_frame(frame, number % panel_groups, range.follows && frame == range.before, frame == range.last,
+                  lane);
     }
   }
 }
