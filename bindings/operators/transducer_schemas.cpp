@@ -68,6 +68,11 @@ WARPALIGN_SCHEMAS(library) {
       "used, Tensor? lengths, Tensor? frames_before, Tensor scores, Tensor? label_scores, *, int frames, "
       "bool sum=True, " WARPALIGN_DECODING
       ") -> (Tensor hypothesis, Tensor log_prob, Tensor hash, Tensor source, Tensor label, Tensor expand)");
+  // warpalign/transducer_band.h. gradients (B, T, U+1, 2), float32; both lengths (B,), int32; first states
+  // (B, T), int32.
+  library.def(
+      "transducer_band(Tensor gradients, Tensor? logit_lengths, Tensor? target_lengths, int band_states) -> "
+      "Tensor");
   library.def("transducer_joint(" WARPALIGN_JOINT_INPUTS ", bool needs_grad, *, " WARPALIGN_JOINT_SETTINGS
               ") -> (Tensor loss, Tensor saved)");
   // Gradients that are not needed are of shape (0,).

@@ -5,6 +5,7 @@
 #include "warpalign/kernel_launches.h"
 #include "warpalign/transducer.h"
 #include "warpalign/transducer_align.h"
+#include "warpalign/transducer_band.h"
 #include "warpalign/transducer_joint.h"
 
 namespace warpalign::detail::transducer {
@@ -47,6 +48,10 @@ Status align_cpu(const TransducerProblem&, const TransducerAlignment&, Workspace
 std::size_t align_workspace_bytes_cuda(const TransducerProblem&, const TransducerAlignment&,
                                        const Execution&);
 Status align_cuda(const TransducerProblem&, const TransducerAlignment&, Workspace, const Execution&);
+
+void band_cpu(const TransducerBandProblem&);
+std::size_t band_workspace_bytes_cuda(const TransducerBandProblem&);
+Status band_cuda(const TransducerBandProblem&, Workspace, const Execution&);
 
 // See transducer_way() and transducer_joint_way().
 const char* way_cuda(int index);

@@ -134,6 +134,14 @@ def _(
     )
 
 
+@torch.library.register_fake("warpalign::transducer_band")  # type: ignore[untyped-decorator]
+def _(
+    gradients: Tensor, logit_lengths: Tensor | None, target_lengths: Tensor | None, band_states: int
+) -> Tensor:
+    return gradients.new_empty(gradients.shape[:2], dtype=torch.int32)
+
+
+band = torch.ops.warpalign.transducer_band.default
 loss = torch.ops.warpalign.transducer.default
 gradient = torch.ops.warpalign.transducer_gradient.default
 align = torch.ops.warpalign.transducer_align.default

@@ -9,13 +9,13 @@ Source: Kuang et al., "Pruned RNN-T for fast, memory-efficient ASR training", ar
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-
-def _rising(first: Tensor) -> Tensor:
-    """The largest numbers that nowhere fall along the last axis and nowhere exceed `first`."""
-    return first.flip(-1).cummin(-1).values.flip(-1)
+from warpalign._core.transforms import Dim, apply, of_each
+from warpalign._transducer import ops
 
 
 def first_states(
@@ -41,16 +41,48 @@ def first_states(
     pooled = torch.nn.functional.avg_pool2d(rows, (1, width), stride=1, divisor_override=1)
     sums = pooled.view(batch, frames, states - width + 1)
     sums[..., 1:] -= of_labels[..., : states - width]
-    first = sums.argmax(-1)
-    frame = torch.arange(frames, device=first.device)
+    # From its last frame on, an utterance keeps its last states. All that follows has the last frame first.
+    first = sums.argmax(-1).flip(-1)
+    frame = torch.arange(frames - 1, -1, -1, device=first.device)
     if isinstance(lengths, Tensor):
         lengths = lengths.to(first.device)[:, None]
-    # From its last frame on, an utterance keeps its last states.
+    last: Tensor | int
     if isinstance(counts, Tensor):
         last = (counts.to(first)[:, None] - width + 1).clamp(min=0)
     else:
-        last = first.new_full((batch, 1), max(counts - width + 1, 0))
-    first = _rising(torch.where(frame < lengths - 1, first, last))
+        last = max(counts - width + 1, 0)
+    # The largest numbers that nowhere exceed the states and nowhere fall.
+    first = torch.where(frame < lengths - 1, first, last).cummin(-1).values
     # first[t+1] - first[t] <= steepest where first - steepest t nowhere rises.
     slope = steepest * frame
-    return slope - _rising(slope - first).clamp(min=0)
+    return (slope - (slope - first).cummin(-1).values.clamp(min=0)).flip(-1)
+
+
+class _Band(torch.autograd.Function):
+    """first_states() by the core, int32: of one kind of blank, with all posteriors in a tensor."""
+
+    @staticmethod
+    def forward(by_arc: Tensor, lengths: Tensor | None, counts: Tensor | None, width: int) -> tuple[Tensor]:
+        return (ops.band(by_arc.float(), lengths, counts, width),)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return (None,) * 4
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Dim, ...], *arguments: Any) -> Any:
+        return of_each(_Band, info.batch_size, in_dims, arguments)
+
+
+def band(by_arc: Tensor, lengths: Tensor | None, counts: Tensor | None, width: int) -> Tensor:
+    """(B, T), int32: the first state of each frame's band, which rises by less than `width` states a frame.
+
+    by_arc: (B, T, U+1, 2): posteriors of the blank and of the label out of each node, with the other sign.
+    """
+    (first,) = apply(_Band, by_arc, lengths, counts, width)
+    result: Tensor = first
+    return result

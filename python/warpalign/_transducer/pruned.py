@@ -24,9 +24,9 @@ from warpalign._transducer.joint_autograd import JointInputs, JointSettings, joi
 from warpalign._transducer.joint_checks import check_joint, check_joint_inputs
 from warpalign._transducer.joint_weights import JointWeights
 from warpalign._transducer.penalties import TransducerPenalties, check_settings
-from warpalign._transducer.prune_ranges import first_states
+from warpalign._transducer.prune_ranges import band, first_states
 from warpalign._transducer.settings import WORKSPACE_LIMIT, TransducerReduction, check_dropout
-from warpalign._transducer.simple import SimpleSettings, simple_losses
+from warpalign._transducer.simple import SimpleSettings, passing_posteriors, simple_losses
 
 
 class PrunedTransducerLoss(NamedTuple):
@@ -188,21 +188,21 @@ def _losses(
     )
     try:
         with naming_arguments():
-            simple, of_blanks, of_labels = simple_losses(
-                *additive, inputs.targets, lengths, counts, of_simple
-            )
-            first = first_states(
-                of_blanks,
-                of_labels,
-                frames if lengths is None else lengths,
-                states - 1 if counts is None else counts,
-                width,
-                width - 1,
-            )
-            pruned = joint_losses(inputs._replace(band=first.int()), of_joint)
+            simple, by_arc = simple_losses(*additive, inputs.targets, lengths, counts, of_simple)
+            if settings.durations:
+                first = first_states(
+                    *passing_posteriors(by_arc, settings.durations),
+                    frames if lengths is None else lengths,
+                    states - 1 if counts is None else counts,
+                    width,
+                    width - 1,
+                ).int()
+            else:
+                first = band(by_arc, lengths, counts, width)
+            pruned = joint_losses(inputs._replace(band=first), of_joint)
     except ValueError as error:
         raise explained(error, settings, frames, states, inputs.weight.shape[0]) from None
-    return simple, pruned, first
+    return simple, pruned, first.long()
 
 
 def _check_both(

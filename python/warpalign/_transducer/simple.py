@@ -305,21 +305,28 @@ def simple_losses(
     lengths: Tensor | None,
     counts: Tensor | None,
     settings: SimpleSettings,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """(B,) losses, differentiable by encoder (B, T, V) and predictor (B, U+1, V), and posteriors without a derivative.
 
-    Posteriors: of the blanks that pass each frame in each state, (B, T, U+1), and of the labels, (B, T, U).
+    Posteriors are those of all arcs with the other sign, (B, T, U+1, K): of the blanks, and last of the label.
     """
     if torch.compiler.is_compiling():
         encoder, predictor = traceable(encoder), traceable(predictor)
     result: tuple[Tensor, Tensor, Tensor] = apply(
         _SimpleLoss, encoder, predictor, targets, lengths, counts, tuple(settings)
     )
-    loss, by_arc, _ = result
+    return result[0], result[1]
+
+
+def passing_posteriors(by_arc: Tensor, durations: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Of the blanks that pass each frame in each state, (B, T, U+1), and of the labels, (B, T, U).
+
+    by_arc: as simple_losses returns it. durations: those of the big blanks.
+    """
     of_blanks = -by_arc[..., 0]
-    for kind, frames in enumerate(settings.durations, 1):
+    for kind, frames in enumerate(durations, 1):
         # A big blank passes its first frame and those after it.
         begun = by_arc[..., kind].cumsum(1)
         of_blanks.sub_(begun)
         of_blanks[:, frames:].add_(begun[:, :-frames])
-    return loss, of_blanks, -by_arc[:, :, :-1, -1]
+    return of_blanks, -by_arc[:, :, :-1, -1]

@@ -13,6 +13,7 @@
 #include "families.h"
 #include "joint_testing.h"
 #include "warpalign/kernel_launches.h"
+#include "warpalign/transducer_band.h"
 
 namespace warpalign::test {
 namespace {
@@ -84,6 +85,14 @@ TEST(Registry, EveryKernelIsCounted) {
   joint.add(family(0, 7, 2, 12, random), random);
   const Execution units = Execution::cuda(0, nullptr, Precision::kMedium);
   EXPECT_TRUE(run_joint_on<DeviceBuffer>(joint, units, true).status.ok());
+  const DeviceBuffer gradients(std::vector<float>(2 * 3 * 2)), first(2 * 4), ended(256);
+  TransducerBandProblem band;
+  band.batch = 1;
+  band.frames = 2;
+  band.states = 3;
+  band.gradients = static_cast<const float*>(gradients.data());
+  band.first = static_cast<std::int32_t*>(first.data());
+  EXPECT_TRUE(transducer_band(band, {ended.data(), 256}, kCuda).ok());
   decode<float>();
   decode<double>();
   const std::vector<KernelLaunches> all = listed();

@@ -15,6 +15,8 @@ from warpalign import (
     transducer_loss_from_joint,
     transducer_loss_pruned,
 )
+from warpalign._transducer.prune_ranges import band, first_states
+from warpalign._transducer.simple import passing_posteriors
 from warpalign.compat import fast_rnnt as drop_in
 
 fast_rnnt: Any = drop_in  # whose functions return what return_grad says
@@ -42,6 +44,26 @@ def pruned(
     encoder, predictor, weight, bias, of_encoder, of_predictor = tensors
     joint = JointWeights(weight, bias, activation="tanh", big_blanks=big_blanks)
     return transducer_loss_pruned(encoder, predictor, targets, joint, of_encoder, of_predictor, **options)
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize(("frames", "states", "width"), [(14, 7, 2), (60, 40, 5), (1, 1, 1), (33, 9, 9)])
+def test_the_cores_band_is_that_of_torchs_functions(
+    frames: int, states: int, width: int, ragged: bool, device: torch.device
+) -> None:
+    by_arc = -torch.rand(B, frames, states, 2, device=device)
+    lengths = counts = None
+    if ragged:
+        lengths = torch.tensor([frames, frames // 2, 1], device=device, dtype=torch.int32)
+        counts = torch.tensor([states - 1, 0, (states - 1) // 2], device=device, dtype=torch.int32)
+    wanted = first_states(
+        *passing_posteriors(by_arc, ()),
+        frames if lengths is None else lengths,
+        states - 1 if counts is None else counts,
+        width,
+        width - 1,
+    )
+    torch.testing.assert_close(band(by_arc, lengths, counts, width), wanted.int(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("ragged", [False, True])
