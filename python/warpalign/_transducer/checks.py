@@ -182,7 +182,8 @@ def wrong_labels(
 
 
 _BAD_LABEL = re.compile(
-    r"targets: expected columns of the logits that are no blank's, got (-?\d+)( at index \d+)"
+    r"targets: expected (?:columns of the logits that are no blank's|classes of the logits but blank), "
+    r"got (-?\d+)( at index \d+)"
 )
 
 

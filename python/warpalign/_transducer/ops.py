@@ -141,6 +141,8 @@ def _(
     return gradients.new_empty(gradients.shape[:2], dtype=torch.int32)
 
 
+# An operator of CTC: in one read of the logits their log-sums, and log-probabilities of blank and labels.
+emissions = torch.ops.warpalign.ctc_chunk_emissions_.default
 band = torch.ops.warpalign.transducer_band.default
 loss = torch.ops.warpalign.transducer.default
 gradient = torch.ops.warpalign.transducer_gradient.default

@@ -41,10 +41,6 @@ def _real_type(tensor: Tensor) -> torch.dtype:
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
-def _real(tensor: Tensor) -> Tensor:
-    return tensor.to(_real_type(tensor))
-
-
 def _shares(logits: Tensor, lengths: Tensor | None, dtype: torch.dtype) -> Tensor:
     """softmax(logits) (B, rows, V), 0 in padding."""
     shares = logits.softmax(2, dtype=dtype)
@@ -52,11 +48,6 @@ def _shares(logits: Tensor, lengths: Tensor | None, dtype: torch.dtype) -> Tenso
         row = torch.arange(logits.shape[1], device=logits.device)
         shares.masked_fill_((row >= lengths[:, None])[..., None], 0.0)
     return shares
-
-
-def _log_sums(logits: Tensor, shares: Tensor) -> Tensor:
-    """log sum_k exp(logits) (B, rows), from the share of the largest logit."""
-    return _real(logits.amax(2)) - shares.amax(2).log()
 
 
 def _factor_type(encoder: Tensor, predictor: Tensor) -> torch.dtype:
@@ -87,11 +78,10 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     return torch.bmm(a, b)
 
 
-def _parts(logits: Tensor) -> list[slice]:
-    """Utterances whose powers of logits (B, T, V) are in memory at the same time."""
+def _parts(logits: Tensor, element_size: int) -> list[slice]:
+    """Utterances of which so many bytes for each of the logits (B, T, V) are in memory at the same time."""
     batch, frames, columns = logits.shape
-    each = max(frames * columns * (8 if logits.dtype == torch.float64 else 4), 1)
-    size = max(_PART_BYTES // each, 1)
+    size = max(_PART_BYTES // max(frames * columns * element_size, 1), 1)
     return [slice(first, first + size) for first in range(0, batch, size)] or [slice(0, 0)]
 
 
@@ -103,16 +93,49 @@ def _cut(tensor: Tensor | None, part: slice) -> Tensor | None:
     return None if tensor is None else tensor[part]
 
 
-def _sums(encoder: Tensor, of_states: Tensor, lengths: Tensor | None, states: int) -> tuple[Tensor, Tensor]:
-    """sum_k of both shares (B, T, U+1), and the encoder's log sum_k exp (B, T). of_states: a factor."""
-    sums, log_sums = [], []
-    for part in _parts(encoder):
-        logits = encoder[part]
-        shares = _shares(logits, _cut(lengths, part), _real_type(logits))
-        log_sums.append(_log_sums(logits, shares))
+class _Rows(NamedTuple):
+    """Log-probabilities of the rows of logits (B, rows, V) alone."""
+
+    log_sums: Tensor
+    """log sum_k exp(logits) (B, rows), float64."""
+    blank: Tensor
+    """(B, rows, 1)."""
+    labels: Tensor
+    """(B, rows, U)."""
+
+
+def _rows(
+    logits: Tensor, targets: Tensor, lengths: Tensor | None, counts: Tensor | None, blank: int
+) -> _Rows:
+    """In one read of the logits: they are CTC's emissions. Padding is arbitrary; invalid labels have NaN, on a CPU an error."""
+    batch, rows, columns = logits.shape
+    count = targets.shape[1]
+    emissions = logits.new_full((batch, rows, count + 1), torch.nan, dtype=_real_type(logits))
+    log_sums = logits.new_empty((batch, rows), dtype=torch.float64)
+    of_others, first = log_sums.new_empty(0), 0
+    ops.emissions(
+        logits.reshape(-1, columns).contiguous(),
+        first,
+        targets,
+        lengths,
+        counts,
+        None,
+        log_sums,
+        of_others,
+        emissions,
+        blank=blank,
+    )
+    return _Rows(log_sums, emissions[..., count:], emissions[..., :count])
+
+
+def _sums(encoder: Tensor, of_states: Tensor, lengths: Tensor | None, states: int) -> Tensor:
+    """sum_k of both shares (B, T, U+1). of_states: a factor."""
+    sums = []
+    for part in _parts(encoder, of_states.element_size()):
+        shares = _shares(encoder[part], _cut(lengths, part), of_states.dtype)
         sums.append(_product(_factor(shares, of_states.dtype), of_states[part].mT))
     found = _joined(sums)[..., :states]
-    return found + torch.finfo(found.dtype).tiny, _joined(log_sums)
+    return found + torch.finfo(found.dtype).tiny
 
 
 def _labels(targets: Tensor, columns: int) -> Tensor:
@@ -124,30 +147,39 @@ def _arc_weights(
     encoder: Tensor,
     predictor: Tensor,
     labels: Tensor,
-    normalizer: Tensor,
+    log_sums: Tensor,
+    of_frames: _Rows,
     alone: Tensor,
     settings: SimpleSettings,
 ) -> Tensor:
     """(B, T, U+1, K) log-probabilities of the blanks, and last of the label.
 
-    normalizer: (B, T, U+1), of the sum of both logits. alone: (B, U+1), of the predictor's.
+    With rows' log-probabilities e and g they are (1 - s) (e + g - log_sums) + s g, s the scale of the predictor alone.
+
+    log_sums: (B, T, U+1), of the products of both shares. alone: (B, U+1), the log-sums of the predictor's logits.
     """
-    batch, frames, _ = encoder.shape
-    states, kinds = predictor.shape[1], len(settings.blanks) + 1
-    scale = settings.predictor_only_scale
-
-    def weight(of_encoder: Tensor, of_predictor: Tensor, count: int) -> Tensor:
-        """of_encoder: (B, T, 1 or count); of_predictor: (B, count)."""
-        of_both = _real(of_encoder) * (1 - scale) + (_real(of_predictor) - scale * alone[:, :count])[:, None]
-        return of_both.sub_(normalizer[..., :count], alpha=1 - scale)
-
-    weights = normalizer.new_empty((batch, frames, states, kinds))
+    batch, frames, states = log_sums.shape
+    kinds = len(settings.blanks) + 1
+    weights = log_sums.new_empty((batch, frames, states, kinds))
     weights[:, :, -1, -1] = -torch.inf
-    for kind, column in enumerate(settings.blanks):
-        weights[..., kind] = weight(encoder[..., column, None], predictor[..., column], states)
-    of_encoder = encoder.gather(2, labels[:, None].expand(-1, frames, -1))
+
+    def write(kind: int, of_encoder: Tensor, of_predictor: Tensor) -> None:
+        """of_encoder: (B, T, 1 or count), a log-probability; of_predictor: (B, count), a logit."""
+        count = of_predictor.shape[1]
+        of_both = of_encoder - log_sums[..., :count]
+        of_states = (of_predictor - alone[:, :count])[:, None]
+        scale, to = 1 - settings.predictor_only_scale, weights[:, :, :count, kind]
+        if torch.compiler.is_compiling():  # which does not write to a part of a tensor
+            to.copy_(torch.add(of_states, of_both, alpha=scale))
+        else:
+            torch.add(of_states, of_both, alpha=scale, out=to)
+
+    write(0, of_frames.blank, predictor[..., settings.blanks[0]])
+    for kind, column in enumerate(settings.blanks[1:], 1):
+        of_encoder = encoder[..., column] - of_frames.log_sums.to(alone)
+        write(kind, of_encoder[..., None], predictor[..., column])
     of_predictor = predictor[:, :-1].gather(2, labels[..., None]).squeeze(2)
-    weights[:, :, :-1, -1] = weight(of_encoder, of_predictor, states - 1)
+    write(kinds - 1, of_frames.labels, of_predictor)
     return weights
 
 
@@ -178,7 +210,7 @@ def _lattice(
 def _add_columns(to: Tensor, by_arc: Tensor, blanks: tuple[int, ...], scale: float) -> None:
     """to (B, rows, V)[blank] += scale by_arc (B, rows, K) for each blank."""
     for kind, column in enumerate(blanks):
-        to[..., column] += scale * by_arc[..., kind]
+        to[..., column].add_(by_arc[..., kind], alpha=scale)
 
 
 def _of_first_labels(by_label: Tensor, labels: Tensor) -> Tensor:
@@ -239,13 +271,16 @@ class _SimpleLoss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         labels, of_loss = _labels(targets, encoder.shape[2]), SimpleSettings(*settings)
         with torch.autocast(encoder.device.type, enabled=False):
-            shares = _shares(predictor, None if counts is None else counts + 1, _real_type(predictor))
-            alone = _log_sums(predictor, shares)
-            of_states = _states_factor(shares, _factor_type(encoder, predictor))
-            sums, of_encoder = _sums(encoder, of_states, lengths, predictor.shape[1])
-            normalizer = sums.log().add_(of_encoder[..., None]).add_(alone[:, None])
-            del shares, of_states
-            by_arc = _arc_weights(encoder, predictor, labels, normalizer, alone, of_loss)
+            states, kind = None if counts is None else counts + 1, _factor_type(encoder, predictor)
+            # The sums come first: torch.compile takes sizes as numbers where a batch has parts.
+            of_states = _states_factor(_shares(predictor, states, kind), kind)
+            sums = _sums(encoder, of_states, lengths, predictor.shape[1])
+            del of_states
+            blank = of_loss.blanks[0]
+            alone = _rows(predictor, targets[:, :0], states, None, blank).log_sums.to(_real_type(predictor))
+            of_frames = _rows(encoder, targets, lengths, counts, blank)
+            by_arc = _arc_weights(encoder, predictor, labels, sums.log(), of_frames, alone, of_loss)
+            del of_frames
             loss = _lattice(by_arc, lengths, counts, of_loss)
         return loss, by_arc, sums
 
@@ -273,26 +308,27 @@ def _gradients(grad: Tensor, saved: Sequence[Any], settings: SimpleSettings) -> 
     """With respect to both logits. Through the normaliser they are products of shares, too."""
     encoder, predictor, labels, lengths, counts, sums, by_arc = saved
     columns, states, scale = encoder.shape[2], predictor.shape[1], settings.predictor_only_scale
-    by_arc = by_arc * grad[:, None, None, None]
-    by_arc[..., -1] *= 1 + settings.fastemit_lambda
-    by_node, by_blank = by_arc.sum(3), by_arc.sum(2)
-    by_label = _of_first_labels(by_arc[:, :, :-1, -1] * (1 - scale), labels)
-    kind = _factor_type(encoder, predictor)
-    by_sum = _factor(by_node * (scale - 1) / sums, kind)
+    upstream, kind = grad[:, None, None], _factor_type(encoder, predictor)
+    if settings.fastemit_lambda:
+        by_arc = by_arc.clone()
+        by_arc[..., -1] *= 1 + settings.fastemit_lambda
+    by_blank, by_state = by_arc.sum(2).mul_(upstream), by_arc.sum(1).mul_(upstream)
+    by_label = _of_first_labels(by_arc[:, :, :-1, -1] * (upstream * (1 - scale)), labels)
+    by_sum = _factor(by_arc.sum(3).div_(sums).mul_(upstream * (scale - 1)), kind)
     shares = _shares(predictor, None if counts is None else counts + 1, kind)
     of_states = _states_factor(shares, kind)
-    by_encoder, parts = torch.empty_like(encoder), []
-    for part in _parts(encoder):
+    by_encoder, of_parts = torch.empty_like(encoder), []
+    for part in _parts(encoder, sums.element_size()):
         of_frames = _factor(_shares(encoder[part], _cut(lengths, part), kind), kind)
-        parts.append(_product(by_sum[part].mT, of_frames))
+        of_parts.append(_product(by_sum[part].mT, of_frames))
         one = _product(by_sum[part], of_states[part])[..., :columns].mul_(of_frames[..., :columns])
         _add_columns(one, by_blank[part], settings.blanks, 1 - scale)
         one.scatter_add_(2, labels[part, None].expand(-1, one.shape[1], -1), by_label[part])
         by_encoder[part] = one
-    by_predictor = _joined(parts)[:, :states, :columns].mul_(shares)
+    by_predictor = _joined(of_parts)[:, :states, :columns].mul_(shares)
+    del of_parts
     if scale:
-        by_predictor.addcmul_(by_node.sum(1)[..., None], shares.to(by_node.dtype), value=-scale)
-    by_state = by_arc.sum(1)
+        by_predictor.addcmul_(by_state.sum(2)[..., None], shares.to(by_state.dtype), value=-scale)
     _add_columns(by_predictor, by_state, settings.blanks, 1)
     by_predictor[:, :-1].scatter_add_(2, labels[..., None], by_state[:, :-1, -1:])
     return by_encoder, by_predictor.to(predictor.dtype)
