@@ -30,6 +30,8 @@ JOINT_CPU = "amd-epyc-avx-512/2026-11-23-50e806f821-transducer-joint-cpu.json"
 SECOND_ORDER = "amd-epyc-avx2/2026-11-24-044d36ac4b-second-order.json"
 TRELLIS = "amd-epyc-avx-512/2026-11-28-e28fef0fd7-ctc-trellis.json"
 WHEEL = "amd-epyc-avx-512/2026-11-29-a3099e90-wheel.json"
+BANDS = "nvidia-h200/2026-11-29-ec595c3764-bands.json"
+DDP = "nvidia-h200/2026-11-29-089971fdc6-ddp.json"
 STEP_COSTS = Given("python/warpalign/_transport/gromov_anchors.py", "_SHARED_BYTES = 1 << 29")
 
 
@@ -45,6 +47,14 @@ def pages() -> list[Path]:
 
 def _sampled(column: str, points: int) -> float:
     return at(TRANSPORT, "transport", column, method="landmark", N=points)
+
+
+def _banded(options: str) -> float:
+    return at(BANDS, "narrow_bands", "step_ms", B=32, N=2048, D=1, options=options)
+
+
+def _efficiency(pairs: int, length: int) -> float:
+    return at(DDP, "ddp_training", "efficiency", processes=2, B=pairs, N=length)
 
 
 def _sinkhorn_iteration(dtype: str) -> float:
@@ -129,6 +139,8 @@ def _limits() -> Named:
         ("1.8 times", max(row["graph_step_ms"] / none for row, none in panel_option_rows())),
         ("1.4 times", _option("step_penalty")),
         ("2.5 times", max(_option(case) for case in ("l1", "euclidean", "missing steps"))),
+        ("10 %", Given("docs/benchmarks.md", "[band of 10 %]")),
+        ("45 %", 1 - _banded("band of 10 %") / _banded("none")),
         ("256 MiB", few_bytes),
         ("6.5 times", _many_features(128)),
         ("2.4 times", _many_features(1024)),
@@ -195,6 +207,11 @@ def named() -> dict[str, Named]:
         "docs/numerics.md": [
             ("100 times", Given("docs/numerics.md", "exceed 100 times the distance of aligned steps")),
             ("256 MiB", Given("src/transport/cpu_problem.h", "kMostKeptBytes = std::int64_t{1} << 28")),
+        ],
+        "docs/support.md": [
+            ("94 %", _efficiency(256, 512)),
+            ("98 %", _efficiency(32, 512)),
+            ("76 %", _efficiency(32, 2048)),
         ],
         "docs/topics/recogniser.md": [
             ("20 ms", Given("examples/recognise_speech_steps/corpus.py", "seconds of a frame: 20 ms")),

@@ -25,7 +25,7 @@ from warpalign._transport.convergence import has_converged, warn_unless_converge
 from warpalign._transport.costs import CostNormalization
 from warpalign._transport.options import Annealing
 from warpalign._transport.problem import Problem, problem
-from warpalign._transport.settings import UPDATES, Settings, Updates
+from warpalign._transport.settings import Settings, Updates, of_equal_sets
 
 
 class SinkhornDivergenceResult(NamedTuple):
@@ -157,7 +157,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         solutions = [autograd.sinkhorn(of.of, of.settings)]
         if with_itself:
             own = (of.with_itself(side) for side in (0, 1))
-            solutions += [autograd.sinkhorn(one.of, _of_equal_sets(one.settings)) for one in own]
+            solutions += [autograd.sinkhorn(one.of, of_equal_sets(one.settings)) for one in own]
     value = solutions[0].value
     if with_itself:
         value = value - (solutions[1].value + solutions[2].value) / 2
@@ -179,12 +179,6 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
 def _settings(*, rho: object, **options: Any) -> Settings:
     check_strength(rho, "rho")
     return check_settings(rho_a=rho, rho_b=rho, **options)
-
-
-def _of_equal_sets(settings: Settings) -> Settings:
-    """Mixed updates of equal sets are symmetric throughout, also where a function makes their costs."""
-    mixed, symmetric = (UPDATES.index(name) for name in ("mixed", "symmetric"))
-    return settings._replace(updates=symmetric) if settings.updates == mixed else settings
 
 
 def _of_masses(of: Problem) -> Tensor:

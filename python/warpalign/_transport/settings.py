@@ -54,6 +54,12 @@ def as_keywords(settings: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(Settings._fields, settings, strict=True))
 
 
+def of_equal_sets(settings: Settings) -> Settings:
+    """The same between a set and itself: mixed updates are symmetric throughout, also where a function makes the costs."""
+    mixed, symmetric = (UPDATES.index(name) for name in ("mixed", "symmetric"))
+    return settings._replace(updates=symmetric) if settings.updates == mixed else settings
+
+
 def check_name(given: object, name: str, names: Any) -> int:
     """The place of a name among those of a Literal."""
     known = get_args(names)

@@ -10,7 +10,7 @@ from jax import Array
 
 from warpalign._core.scalars import Cost, Precision, Reduction, check_flag, check_reduction, precision_number
 from warpalign._transport.options import Annealing
-from warpalign._transport.settings import Settings, Updates, check_strength, settings_of
+from warpalign._transport.settings import Settings, Updates, check_strength, of_equal_sets, settings_of
 from warpalign.jax._derivatives import solved
 from warpalign.jax._reduction import reduced_values
 from warpalign.jax._transport import SINKHORN, Inputs, has_converged, masked, problem
@@ -51,7 +51,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
     x_lengths: Any = None,
     y_lengths: Any = None,
     annealing: Annealing | float | None = None,
-    updates: Updates = "symmetric",
+    updates: Updates = "mixed",
     max_iter: int = 1000,
     tol: float = 1e-5,
     reduction: Reduction = "none",
@@ -77,7 +77,8 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         y_lengths: (B,) true numbers of points in y, from 1 to M; None: all M.
         annealing: an :class:`warpalign.transport.Annealing`, or a number > 0 as short for Annealing(start=number). None: all iterations
             have epsilon.
-        updates: "symmetric", with which problems between a set and itself converge fast, or "alternating".
+        updates: "mixed", which converges fast between different sets, and between a set and itself, "symmetric" or "alternating", as in
+            :func:`sinkhorn`.
         max_iter: the maximum number of iterations of each problem at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
         reduction: "none" for one value per problem, or their "mean" or "sum".
@@ -118,11 +119,13 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         settings, x, y, None, cost=cost, epsilon=epsilon, a=a, b=b, x_lengths=x_lengths, y_lengths=y_lengths
     )
     full = check_flag(return_result, "return_result")
-    problems = [of]
+    solutions = [solved(SINKHORN, settings, (), of)]
     if with_itself:
-        problems.append(of._replace(y=of.x, b=of.a, y_lengths=of.x_lengths))
-        problems.append(of._replace(x=of.y, a=of.b, x_lengths=of.y_lengths))
-    solutions = [solved(SINKHORN, settings, (), one) for one in problems]
+        own = (
+            of._replace(y=of.x, b=of.a, y_lengths=of.x_lengths),
+            of._replace(x=of.y, a=of.b, x_lengths=of.y_lengths),
+        )
+        solutions += [solved(SINKHORN, of_equal_sets(settings), (), one) for one in own]
     value = solutions[0].value
     if with_itself:
         value = value - (solutions[1].value + solutions[2].value) / 2

@@ -124,7 +124,7 @@ TEST_F(WaysCuda, ADescriptionSaysWhichWayAndWhy) {
   EXPECT_TRUE(joint_status(by(nullptr), &text).ok());
   for (const char* part :
        {"transducer_joint on CUDA 9.0", "warpgroups: many labels, on a device with wgmma",
-        "plain: the kernel of the fewest arcs that suffices", "joint wide logits bfloat16: grid"}) {
+        "plain: the kernel of the fewest arcs that suffices", "joint wide logits float32: grid"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
 }
