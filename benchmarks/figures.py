@@ -132,6 +132,7 @@ def _limits() -> Named:
     few_bytes = Given("tuning/soft_dtw.json", '{"9.0": 268435456}')
     shared = Given("src/soft_dtw/cuda/call/cuda_call.cu", "and 83")
     return [
+        ("40 %", Given("benchmarks/soft_dtw/training_impact.py", "forecasts the last 40 %")),
         ("35 ms", _sampled("solve_ms", 4000)),
         ("14 MiB", _sampled("mib", 4000)),
         ("0.47 s", _sampled("solve_ms", 50000)),
