@@ -14,20 +14,19 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def edit_distance(tokens: Tensor, targets: Tensor, target_lengths: Lengths | None = None) -> Tensor:
-    """The number of labels that are inserted, deleted or replaced in the best way from hypotheses to targets.
+    """The edit (Levenshtein) distance: the least number of inserted, deleted and replaced labels between hypothesis and target.
 
-    It runs on the tensors' device, in one step for each label of the shorter ones of all hypotheses and of all targets, and
-    waits for nothing.
+    It runs on the tensors' device in min(L, U) steps, without synchronisation.
 
     Source: Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals", 1966; Wagner and
     Fischer, "The string-to-string correction problem", JACM 1974.
 
     Args:
-        tokens: (B, L) labels, or (B, N, L) of N hypotheses, of any integer type; below 0 after the end, as
-            ``Hypotheses.tokens`` are. ``torch.stack([h.tokens for h in hypotheses], 1)`` makes N hypotheses one tensor.
+        tokens: (B, L) labels, or (B, N, L) of N hypotheses, of any integer type, with numbers below 0 after the end,
+            as in ``Hypotheses.tokens``. ``torch.stack([h.tokens for h in hypotheses], 1)`` makes N hypotheses one tensor.
         targets: (B, U) labels, of any integer type.
         target_lengths: (B,) true numbers of labels, 0 to U: integers, as a tensor on the device of tokens, a list, a tuple or
-            an array. None: all U. A tensor on a GPU is not read back, and is clamped. Padding is ignored.
+            an array. None: all U. A tensor on a GPU is clamped to this range instead of checked. Padding is ignored.
 
     Returns:
         (B,) or (B, N) int64.
@@ -94,26 +93,26 @@ def _check_integers(values: object, name: str, axes: tuple[int, ...]) -> Tensor:
 def mwer_loss(
     scores: Tensor, errors: Tensor, *, temperature: float = 1.0, reduction: Reduction = "mean"
 ) -> Tensor:
-    """Minimum word error rate training: the expected number of errors among N hypotheses of an utterance, less their mean.
+    """Minimum word error rate training: the expected number of errors among N hypotheses of an utterance, minus the mean number.
 
-    With P the probabilities of the hypotheses, normalised to a sum of 1 over the N of them:
+    P are the probabilities of the N hypotheses, normalised to a sum of 1:
 
         loss = sum_n P_n (errors_n - mean of errors),  P = softmax(scores / temperature)
 
-    The derivative with respect to scores_n is P_n (errors_n - sum_m P_m errors_m) / temperature. The mean leaves it unchanged.
+    The derivative with respect to scores_n is P_n (errors_n - sum_m P_m errors_m) / temperature. Subtracting the mean does not change it.
 
-    A search finds hypotheses and returns no gradients. So the scores are minus the losses of the hypotheses as targets, of
-    :func:`transducer_loss`, :func:`transducer_loss_from_joint` or :func:`ctc_loss` with ``reduction="none"``.
+    A search returns no gradients. To get scores with gradients, negate the losses that :func:`transducer_loss`,
+    :func:`transducer_loss_from_joint` or :func:`ctc_loss` returns for the hypotheses as targets, with ``reduction="none"``.
 
     Source: Prabhavalkar et al., "Minimum word error rate training for attention-based sequence-to-sequence models", ICASSP
     2018, arXiv 1712.01818; its equation 3. The temperature is that of k2's ``mwer_loss``.
 
     Args:
-        scores: (B, N) log-probabilities, float64, float32, float16 or bfloat16. −inf: there is no such hypothesis; it has no
-            part in the loss.
+        scores: (B, N) log-probabilities, float64, float32, float16 or bfloat16. −inf: there is no such hypothesis, and the
+            loss ignores it.
         errors: (B, N) numbers of errors, of any real dtype, without a gradient; :func:`edit_distance` counts labels.
-        temperature: what the scores are divided by, above 0. The scores of long utterances lie far apart; above 1 more of
-            their hypotheses count.
+        temperature: the divisor of the scores, above 0. The scores of long utterances lie far apart; a temperature above 1 lets
+            more of their hypotheses count.
         reduction: "mean" over the batch, "sum", or "none".
 
     Returns:

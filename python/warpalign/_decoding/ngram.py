@@ -30,12 +30,12 @@ class _Words(NamedTuple):
 class NGramLanguageModel(LabelTable):
     """A back-off n-gram language model of labels, for shallow fusion in beam and greedy search, on a CPU or a GPU.
 
-    The log-probability of a label is that of the longest n-gram of the file that ends with it, plus the back-off weights of the
-    longer contexts; of words that the file does not have, that of ``<unk>``. The first context is ``<s>``, and
-    :meth:`final` is that of ``</s>``, or 0 without it.
+    The log-probability of a label, a natural logarithm, is that of the longest n-gram of the file that ends with the label and
+    agrees with the labels before it, plus the back-off weights of the longer contexts. A word that the file does not have counts
+    as ``<unk>``. The first context is ``<s>``. :meth:`final` returns the log-probability of ``</s>``, or 0 if the file has none.
 
-    All of the model is in one table of tensors, and a step takes a few operators of torch for all hypotheses at once. It
-    waits for no device, so that a CUDA graph can hold it. ``.to(device)`` moves it.
+    The whole model is one table of tensors, which ``.to(device)`` moves. A step takes a few torch operators for all hypotheses at
+    once, without synchronisation, so a CUDA graph can capture it.
 
     Sources: Katz, "Estimation of probabilities from sparse data for the language model component of a speech recognizer", IEEE
     TASSP 1987; n-grams as tensors of one table: Bataev et al., arXiv 2505.22857.
@@ -43,19 +43,19 @@ class NGramLanguageModel(LabelTable):
     Args:
         arpa: a file in the ARPA format, of UTF-8 text; compressed by gzip where its name ends with ``.gz``.
         tokens: the words of the V labels, as the file writes them. N-grams with other words are left out.
-        blank: the label or labels that are no words, such as the blank and big blanks: they are never read. A number below 0
-            counts from V.
-        unknown: the natural logarithm of the probability of labels whose word the file does not have, at most 0. None: that of
-            ``<unk>``, whose n-grams count for them.
-        dense_limit: bytes of complete rows, (states, V + 1) float32. The states of the shortest contexts have them, as many as
-            fit, and at least that of no context. More rows make a step faster.
+        blank: the label or labels that are not words, such as the blank and big blanks: they leave the state as it is. A number
+            below 0 counts from V.
+        unknown: the log-probability, at most 0, of labels whose word the file does not have. None: such labels use the n-grams of
+            ``<unk>``.
+        dense_limit: bytes for scores that are computed in advance: V + 1 float32 numbers for each of the shortest contexts, as
+            far as they fit, and at least for the empty context. More of them make a step faster.
 
     Attributes:
         order: the length of the longest n-grams.
         labels: V.
 
     Raises:
-        TypeError, ValueError: an argument is invalid, or the file is; the message names the line.
+        TypeError, ValueError: an argument or the file is invalid; for the file the message names the line or the n-gram.
 
     Examples:
         >>> import tempfile, pathlib

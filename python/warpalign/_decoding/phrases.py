@@ -18,12 +18,12 @@ from warpalign._decoding.trie import Trie
 class PhraseBoost(LabelTable):
     """Raises the scores of hypotheses with given phrases in them, such as names that a recogniser has rarely heard.
 
-    It is a language model of the decoders. Each label that goes on with a phrase adds the phrase's bonus at once, so that the beam
-    keeps its beginning. Where the phrase ends otherwise, all that its beginning has added is taken back. So a whole sequence
-    scores bonus · length for every occurrence of every phrase, of which one may lie within another. :meth:`final` takes back the
-    bonus of a phrase that the sequence ends within.
+    It is a language model for the decoders. Each label that continues a phrase adds the phrase's bonus at once, so that the beam
+    keeps the beginnings of phrases. If the next label does not continue the phrase, its score takes back what the beginning has
+    added. So a whole sequence scores bonus · length for every occurrence of every phrase, also of phrases within others. If
+    the sequence ends within a phrase, :meth:`final` takes back what the beginning has added.
 
-    All phrases are one automaton in one table of tensors, as n-grams are (:class:`NGramLanguageModel`).
+    One automaton has all phrases, in one table of tensors, like that of :class:`NGramLanguageModel`.
 
     Source: Aho and Corasick, "Efficient string matching: an aid to bibliographic search", CACM 1975; on a GPU: Andrusenko et
     al., arXiv 2508.07014.
@@ -31,7 +31,7 @@ class PhraseBoost(LabelTable):
     Args:
         phrases: sequences of labels, each of at least one, 0 to labels - 1. Equal phrases count once, with the larger bonus.
         labels: V, the number of labels, blanks included.
-        bonus: the logarithm of the odds that each label of a phrase gains, above 0: one for all, or one for each phrase.
+        bonus: what each label of a phrase adds to the score, a natural logarithm, above 0: one number for all, or one for each phrase.
         dense_limit: bytes of complete rows, as in :class:`NGramLanguageModel`.
 
     Attributes:

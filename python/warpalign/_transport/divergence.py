@@ -102,8 +102,8 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         y_lengths: (B,) true numbers of points in y, from 1 to M; None: all M.
         annealing: an :class:`Annealing`, or a number > 0 as short for Annealing(start=number): iterations begin with this larger
             epsilon, in units of the cost, which shrinks to epsilon. None: all iterations have epsilon.
-        updates: "mixed", which converges fast between different sets, and between a set and itself, "symmetric" or "alternating", as in
-            :func:`warpalign.transport.sinkhorn`.
+        updates: "mixed", "symmetric" or "alternating", as in :func:`warpalign.transport.sinkhorn`. "mixed" converges fast both between
+            different sets and between a set and itself.
         max_iter: the maximum number of iterations of each problem at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
         reduction: "none" for one value per problem, or their "mean" or "sum".
@@ -209,8 +209,8 @@ class SinkhornDivergence(nn.Module):
             they are. Of the named costs, "sqeuclidean", "euclidean" and "l1" can be normalised.
         annealing: an :class:`Annealing`, or a number > 0 as short for Annealing(start=number): iterations begin with this larger
             epsilon, in units of the cost, which shrinks to epsilon. None: all iterations have epsilon.
-        updates: "mixed", which converges fast between different sets, and between a set and itself, "symmetric" or "alternating", as in
-            :func:`warpalign.transport.sinkhorn`.
+        updates: "mixed", "symmetric" or "alternating", as in :func:`warpalign.transport.sinkhorn`. "mixed" converges fast both between
+            different sets and between a set and itself.
         max_iter: the maximum number of iterations of each problem at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
         reduction: "none" for one value per problem, or their "mean" or "sum".

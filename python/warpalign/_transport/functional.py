@@ -114,7 +114,7 @@ def sinkhorn(
             differs by a term that depends on weights alone.
         updates: "alternating" updates the columns' potentials, then the rows', whose marginals are exact at the end. "symmetric" updates
             both at once and averages them with the old ones, which converges fast between a set and itself. "mixed" is "symmetric" for
-            the first 4 + log2(1 / tol) iterations, at most 28, then "alternating"; "symmetric" throughout if x and y are one tensor.
+            the first 4 + log2(1 / tol) iterations, at most 28, then "alternating"; if x and y are one tensor, all are "symmetric".
         init: a SinkhornResult, or potentials (f, g) of shapes (B, N) and (B, M), to start from. They have no gradient. None: 0.
         max_iter: the maximum number of iterations at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.

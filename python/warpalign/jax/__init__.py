@@ -1,7 +1,7 @@
 """The operators for arrays of JAX, on the same kernels as the PyTorch functions, bitwise identical on a CPU. Needs jax, not torch.
 
 Functions have the names, arguments and meanings of the PyTorch functions. They work under jax.jit, jax.grad, jax.vmap, jax.checkpoint,
-jax.lax.scan and jax.shard_map, on CPUs and CUDA GPUs, and never wait for a device.
+jax.lax.scan and jax.shard_map, on CPUs and CUDA GPUs. Only gromov_wasserstein waits for a device.
 """
 
 try:

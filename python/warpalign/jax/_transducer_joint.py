@@ -136,15 +136,15 @@ def transducer_loss_from_joint(
         sigma: logit under-normalisation: subtracted from every arc's log-probability.
         omega: the probability that an utterance's loss is plain RNN-T's on the columns of labels, with sigma = 0; only if the
             joint network has durations. Drawn per utterance.
-        dropout: the probability that a hidden number h[t, u, j] becomes 0; the others are divided by 1 - dropout. The forward
+        dropout: the probability that a hidden unit h[t, u, j] becomes 0; the others are divided by 1 - dropout. The forward
             and the backward pass draw the same mask, which is never in memory.
-        key: a key of jax.random, which draws omega and dropout. None: both are 0.
+        key: a key of jax.random, for the draws of omega and dropout; needed if either is above 0.
         fastemit_lambda: the gradient of label arcs is scaled by 1 + lambda. The loss is unchanged.
         penalties: for late labels, the end of an utterance and unknown labels:
             :class:`warpalign.transducer.TransducerPenalties`. None: no penalty.
         clamp: every entry of a loss's gradient with respect to the logits is clipped to [−clamp, clamp]. None: not clipped.
         zero_infinity: the loss of an utterance without any path is 0 instead of inf. Its gradient is 0 in either case.
-        workspace_limit: bytes that a call may allocate, besides what it keeps for the backward pass, and a GPU's list of nodes.
+        workspace_limit: bytes that a call may allocate, not counting what it keeps for the backward pass and, on a GPU, the list of nodes.
         precision: how a GPU multiplies float32: "highest", "high" or "medium", as in :func:`warpalign.transducer_loss_from_joint`.
         reduction: "none" (B,); "sum"; "mean"; "mean_target"; "mean_volume" or "mean_frame", as in :func:`transducer_loss`.
 
