@@ -53,6 +53,17 @@ def transducer() -> None:
     assert warpalign.transducer_align(logits, targets).frames.shape == (2, 2)
 
 
+def decoding() -> None:
+    """A boosted phrase is found where two labels are about as probable, and errors of hypotheses are counted."""
+    logits = torch.tensor([[[0.0, 9, 0, 0], [9, 0, 0, 0], [0, 0, 5, 5.1]]])
+    boost = warpalign.PhraseBoost([[1, 2]], labels=4, bonus=2.0)
+    (alone,) = warpalign.ctc_beam_decode(logits, beam=8)
+    (boosted,) = warpalign.ctc_beam_decode(logits, beam=8, language_model=boost, lm_weight=1.0)
+    said = torch.tensor([[1, 2]])
+    assert warpalign.edit_distance(alone.tokens, said).tolist() == [1]
+    assert warpalign.edit_distance(boosted.tokens, said).tolist() == [0]
+
+
 def transport() -> None:
     """Marginals of a plan are the weights; equal sets are matched to themselves."""
     x = torch.rand(12, 2)
@@ -75,6 +86,7 @@ CHECKS: dict[str, Callable[[], None]] = {
     "soft-DTW": soft_dtw,
     "CTC": ctc,
     "transducers": transducer,
+    "decoding": decoding,
     "transport": transport,
     "LSTM": recurrent,
 }
