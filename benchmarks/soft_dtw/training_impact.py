@@ -126,8 +126,9 @@ def largest_batch(task: Task, loss: Loss, device: torch.device) -> int | None:
             x, y = inputs(Size(batch, task.length, task.length, task.D), device)
             torch.autograd.grad(loss(x, y.detach()).sum(), x)
             found, batch = batch, 2 * batch
-    except torch.cuda.OutOfMemoryError:
-        pass
+    except RuntimeError as error:  # torch.cuda.OutOfMemoryError, or an operator's own with the same words
+        if "out of memory" not in str(error):
+            raise
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
         torch.cuda.empty_cache()

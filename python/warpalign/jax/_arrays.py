@@ -15,14 +15,20 @@ from jax import Array
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
+def unwrapped(given: Any) -> Any:
+    """The array within a parameter of a library of layers, such as nnx.Param of Flax; other objects as they are."""
+    return jnp.asarray(given) if hasattr(given, "__jax_array__") else given
+
+
 def check_floats(
     given: object, name: str, axes: str, dims: tuple[int, ...] = (2, 3), shapes: str | None = None
 ) -> Array:
-    """A floating-point array, as many axes as one of dims. NumPy arrays are taken.
+    """A floating-point array, as many axes as one of dims. NumPy arrays and parameters of layers are taken.
 
     Args:
         shapes: what errors say of the expected shapes. None: (B, axes) or (axes).
     """
+    given = unwrapped(given)
     if not isinstance(given, (jax.Array, np.ndarray)):
         raise TypeError(
             f"{name}: expected a jax.Array, got {type(given).__name__}: write jnp.asarray({name})"

@@ -19,7 +19,7 @@ from warpalign._transport.settings import (
     settings_of,
     weight_of_features,
 )
-from warpalign.jax._arrays import check_floats, check_numbers, check_rows, check_table, widened
+from warpalign.jax._arrays import check_floats, check_numbers, check_rows, check_table, unwrapped, widened
 from warpalign.jax._call import call
 from warpalign.jax._derivatives import once_differentiable, solved
 from warpalign.jax._gromov_solver import Course, Objective, descend, start
@@ -173,6 +173,7 @@ def gromov_wasserstein(
     weight = _check_weight(feature_cost, feature_weight)
     cx, cy, symmetric, unbatched = _distances(x, y, distances, geometry, cost_normalization)
     of = Objective(cx, cy, _check_table_of(feature_cost, "feature_cost", cx, cy))
+    epsilon = unwrapped(epsilon)
     if isinstance(epsilon, (jax.Array, np.ndarray)):
         epsilons = check_numbers(epsilon, "epsilon", cx.shape[0], cx.dtype)
     else:

@@ -12,7 +12,7 @@ from jax import Array
 
 from warpalign._core.scalars import COSTS, check_number
 from warpalign._soft_dtw.settings import Settings
-from warpalign.jax._arrays import check_lengths, check_mask, check_numbers, check_pair
+from warpalign.jax._arrays import check_lengths, check_mask, check_numbers, check_pair, unwrapped
 from warpalign.jax._call import call, no_derivative
 from warpalign.jax._derivatives import Family, Results
 
@@ -131,6 +131,7 @@ def check_cost(cost: object) -> int:
 
 def check_gamma(gamma: object, batch: int, dtype: Any) -> tuple[float, Array | None]:
     """The operators' gamma, and their gammas, which take its place."""
+    gamma = unwrapped(gamma)
     if isinstance(gamma, (jax.Array, np.ndarray)):
         return 1.0, check_numbers(gamma, "gamma", batch, dtype)
     return check_number(gamma, "gamma"), None

@@ -12,7 +12,7 @@ from jax import Array
 
 from warpalign._core.scalars import Cost, Precision, check_count, check_flag, check_number, precision_number
 from warpalign._soft_dtw.settings import Band, Settings, pairs_at_once, settings_of
-from warpalign.jax._arrays import check_floats, check_lengths, check_mask, check_numbers, widened
+from warpalign.jax._arrays import check_floats, check_lengths, check_mask, check_numbers, unwrapped, widened
 from warpalign.jax._derivatives import solved
 from warpalign.jax._soft_dtw_pairs import PAIRS, PAIRS_WITH_ALIGNMENT, Pairs, check_cost, problem
 
@@ -184,6 +184,7 @@ def cdist_soft_dtw(
     """
     settings = settings_of(bandwidth, band, max_slope, step_penalty, precision_number(precision), True)
     settings = settings._replace(cost_kind=check_cost(cost))
+    X, Y = unwrapped(X), unwrapped(Y)
     x = _check_set(X, "X", x_lengths, "x_lengths", x_mask, "x_mask")
     y = None if Y is None else _check_set(Y, "Y", y_lengths, "y_lengths", y_mask, "y_mask")
     if y is None:
@@ -193,6 +194,7 @@ def cdist_soft_dtw(
     else:
         _check_alike(X, x, Y, y)
     gammas = None
+    gamma = unwrapped(gamma)
     if isinstance(gamma, (jax.Array, np.ndarray)):
         if gamma.ndim:
             raise ValueError(f"gamma: expected shape (), got {gamma.shape}")

@@ -11,7 +11,15 @@ from jax import Array
 
 from warpalign._core.scalars import COSTS, check_number
 from warpalign._transport.settings import Settings
-from warpalign.jax._arrays import check_lengths, check_numbers, check_pair, check_rows, check_table, widened
+from warpalign.jax._arrays import (
+    check_lengths,
+    check_numbers,
+    check_pair,
+    check_rows,
+    check_table,
+    unwrapped,
+    widened,
+)
 from warpalign.jax._call import call
 from warpalign.jax._derivatives import Family, Results
 
@@ -189,6 +197,7 @@ def problem(
     )
     if settings.is_balanced:
         of = with_equal_sums(of, (a, b))
+    epsilon = unwrapped(epsilon)
     if isinstance(epsilon, (jax.Array, np.ndarray)):
         of = of._replace(epsilons=check_numbers(epsilon, "epsilon", batch, table.dtype))
     else:

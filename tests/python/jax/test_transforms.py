@@ -220,6 +220,37 @@ def test_threads_make_no_difference() -> None:
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="a GPU clamps lengths")
+class Parameter:
+    """What libraries of layers wrap an array in: it says by itself which array it is."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __jax_array__(self) -> Any:
+        return self.array
+
+
+def test_parameters_of_layers_are_taken() -> None:
+    key = jax.random.key(0)
+    x, y = jax.random.normal(key, (2, 5, 3)), jax.random.normal(key, (2, 6, 3))
+    number = jnp.asarray(0.5)
+    for function in (wj.soft_dtw, wj.cdist_soft_dtw):
+        found = function(Parameter(x), y, gamma=Parameter(number))
+        assert jnp.array_equal(found, function(x, y, gamma=number))
+    found = wj.sinkhorn(x, Parameter(y), epsilon=Parameter(number)).value
+    assert jnp.array_equal(found, wj.sinkhorn(x, y, epsilon=number).value)
+    found = wj.gromov_wasserstein(Parameter(x), y, epsilon=Parameter(number)).value
+    assert jnp.array_equal(found, wj.gromov_wasserstein(x, y, epsilon=number).value)
+    weight, bias = jax.random.normal(key, (4, 3)), jnp.arange(4.0)
+
+    def loss(weight: Any, bias: Any) -> Any:
+        return wj.transducer_loss_from_joint(
+            x, y, jnp.ones((2, 5), int), wj.JointWeights(weight, bias, activation="tanh", blank=0)
+        )
+
+    assert jnp.array_equal(loss(Parameter(weight), Parameter(bias)), loss(weight, bias))
+
+
 def test_values_that_only_a_call_sees() -> None:
     inputs, labels = arrays_of("soft_dtw")
     with pytest.raises(Exception, match="x_lengths: expected between 1 and N, got 50 at index 1"):
