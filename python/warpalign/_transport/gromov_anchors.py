@@ -240,7 +240,7 @@ class Descent:
             self._shared = of.x.new_empty(n, m)
         if self._shared_by is not of.x:
             self._shared_by = of.x
-            _squares(of.x[0], of.y[0], out=self._shared)
+            squares(of.x[0], of.y[0], out=self._shared)
         return self._shared
 
     def _keep(self, plan: Gibbs | Start) -> None:
@@ -256,16 +256,16 @@ class Descent:
         settings = self.settings._replace(cost_scale=factor, epsilon=epsilon)
         newest = self.plans[0] if self.plans else None
         start = (newest.of.f0, newest.of.g0) if isinstance(newest, Gibbs) else (None, None)
-        u, v = _centred(*points)
+        u, v = centred(*points)
         rest = (*self.weights, None, None, None, *start)
         if self.feature_cost is not None and self.feature_weight > 0:
-            cost = _squares(u, v).mul_(factor).add_(self.feature_cost, alpha=self.feature_weight)
+            cost = squares(u, v).mul_(factor).add_(self.feature_cost, alpha=self.feature_weight)
             return Inputs(None, None, cost[None], *rest), settings._replace(cost_scale=1.0)
         if u.is_cuda and u.dtype == torch.float32 and u.shape[1] <= _ROUNDED_COORDINATES:
             u, v = _rounded(u, v)
             settings = settings._replace(precision=MEDIUM, tolerance=0.0)
         elif u.shape[0] * v.shape[0] <= _STORED_ENTRIES:
-            return Inputs(None, None, _squares(u, v)[None], *rest), settings
+            return Inputs(None, None, squares(u, v)[None], *rest), settings
         return Inputs(u[None].contiguous(), v[None].contiguous(), None, *rest), settings
 
 
@@ -282,7 +282,7 @@ def _gibbs(of: Inputs, f: Tensor, g: Tensor, settings: Settings) -> Gibbs:
     return Gibbs(of._replace(f0=f, g0=g), settings)
 
 
-def _centred(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def centred(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """The same differences of points (N, D) and (M, D), around 0."""
     mean = (u.mean(0) + v.mean(0)) / 2
     return u - mean, v - mean
@@ -295,7 +295,7 @@ def _rounded(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return (u / unit).half().to(u.dtype) * unit, (v / unit).half().to(v.dtype) * unit
 
 
-def _squares(u: Tensor, v: Tensor, out: Tensor | None = None) -> Tensor:
+def squares(u: Tensor, v: Tensor, out: Tensor | None = None) -> Tensor:
     """(N, M): |u_i − v_j|² of centred points up to rounding, by one product of points with two more coordinates."""
     one_u, one_v = u.new_ones(u.shape[0], 1), v.new_ones(v.shape[0], 1)
     left = torch.cat([-2 * u, u.square().sum(1, keepdim=True), one_u], 1)

@@ -15,6 +15,7 @@ from warpalign._core.series import widened
 from warpalign._transport.convergence import is_known
 from warpalign._transport.costs import DistanceNormalization, largest_and_mean, pair_costs, sizes_of_sides
 from warpalign._transport.graphs import (
+    Landmarks,
     NeighborGraph,
     check_graph,
     connected_components,
@@ -218,18 +219,19 @@ def _landmark(of: Side, count: int) -> Side:
     """A side whose points are known by their shortest paths to landmarks."""
     assert of.graph is not None
     nodes = of.graph.indptr.numel() - 1
-    table = _paths_to_landmarks(of.graph, min(count, nodes))
+    table = paths_to_landmarks(of.graph, min(count, nodes)).distances
     return Side("landmark", of.name, table.T.contiguous(), None, of.device)
 
 
-def _paths_to_landmarks(graph: NeighborGraph, count: int) -> Tensor:
-    """(count, N): from nodes that lie far from each other, the first of which is 0.
+def paths_to_landmarks(graph: NeighborGraph, count: int) -> Landmarks:
+    """From nodes that lie far from each other, the first of which is 0.
 
     As farthest_landmarks() finds them, but 17 at a time, whose paths are searched by as many threads, or blocks of a GPU.
     Within a round the paths to the landmarks before it give a lower bound of a node's distance to those just chosen. The
     host does not wait for a GPU.
     """
     table = shortest_paths(graph, [0])
+    found = [torch.zeros(1, dtype=torch.int64, device=table.device)]
     nearest = table[0].clone()
     nearest[0] = -1
     while len(table) < count:
@@ -240,10 +242,11 @@ def _paths_to_landmarks(graph: NeighborGraph, count: int) -> Tensor:
             bound = torch.linalg.vector_norm(table - table.index_select(1, node), torch.inf, 0)
             near = torch.minimum(near, bound).index_fill_(0, node, -1)
         places = torch.cat(chosen)
+        found.append(places)
         new = shortest_paths(graph, places)
         table, nearest = torch.cat([table, new]), torch.minimum(nearest, new.amin(0))
         nearest.index_fill_(0, places, -1)
-    return table
+    return Landmarks(torch.cat(found), table)
 
 
 def largest_differences(x: Tensor, y: Tensor) -> Tensor:

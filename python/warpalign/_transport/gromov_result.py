@@ -122,6 +122,7 @@ class SampledMeasures:
         estimate: 0-d, the distortion of the plan divided by its mass, and its standard deviation.
         regularisation: 0-d, the objective's entropy and marginal terms.
         weight: the features' weight, with features (N, F) and (M, F), or their costs (N, M).
+        sizes: 0-d each, what the distances of x and y have been divided by.
     """
 
     def __init__(
@@ -132,7 +133,9 @@ class SampledMeasures:
         weight: float,
         features: tuple[Tensor, Tensor] | None,
         feature_cost: Tensor | None,
+        sizes: tuple[Tensor, Tensor],
     ) -> None:
+        self.sizes = sizes
         self._plan, self._estimate, self._regularisation = plan, estimate, regularisation
         self._weight, self._features, self._feature_cost = weight, features, feature_cost
 

@@ -257,6 +257,7 @@ def _descended(
         descent.feature_weight,
         descent.features,
         descent.feature_cost,
+        descent.sizes,
     )
     error = descent.error if stop.is_finite() else math.nan
     converged = stop.is_over() and error <= _LARGEST_ERROR

@@ -8,28 +8,30 @@ Signatures and keys of the log are the original's; :func:`warpalign.transport.gr
 * ``gw_cost`` is an unbiased estimate from independent pairs.
 * Relaxed sums are those of the KL problem, which become the balanced ones as the strength grows.
 * On a GPU sampled steps are computed in float32, whose rounding is far below the noise of the draws. The plan is float64.
+* With ``differentiable`` the plan is that of one more step, whose anchors are constants. It has gradients with respect to points,
+  distances, costs and weights, through the potentials and the linearised cost of that step; the plan that its anchors are drawn from is
+  a constant, too.
 * ``generator`` is new: a seed gives the same plan on one device.
 
-``epsilon`` is the original's, whose linearised cost leaves out the factor 2 of the derivative. The low-rank solver is not here.
+``epsilon`` is the original's, whose linearised cost leaves out the factor 2 of the derivative. Where distances come from is named by
+``distance_mode``; the original's classes of distance providers and its low-rank solver are not available.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from warpalign._core import optional
-from warpalign._transport import autograd
-from warpalign._transport.gromov_result import GromovResult
+from warpalign._transport.gromov_gradients import Distances, differentiable_plan, of_geodesics, of_table
 from warpalign._transport.plan import TransportPlan
-from warpalign._transport.problem import Problem
-from warpalign.transport import Geodesic, gromov_wasserstein_sampled, knn_graph, sinkhorn
+from warpalign.transport import Geodesic, NeighborGraph, gromov_wasserstein_sampled, knn_graph, sinkhorn
 from warpalign.transport import joint_embedding as embedding
 
-__all__ = ["build_knn_graph", "joint_embedding", "sampled_gw"]
+__all__ = ["build_knn_graph", "joint_embedding", "sampled_gw", "sampled_lowrank_gw"]
 
 _MODES = ("dijkstra", "precomputed", "landmark")
 _ANNEALING = 10.0
@@ -98,8 +100,9 @@ def sampled_gw(
         verbose: whether the linearised cost is printed.
         verbose_every: after how many steps it is printed.
         log: a dict follows: "err_list" (the linearised cost of each step), "n_iter", "gw_cost".
-        differentiable: the plan has gradients with respect to C_linear, through the last linearisation; exactly at fgw_alpha =
-            1.
+        differentiable: the plan has gradients with respect to those of X_source, X_target, dist_source, dist_target, C_linear, p and q
+            that require them, through one more linearisation with M anchors. Points move the lengths of edges; neighbours are
+            constants. At fgw_alpha = 1 gradients are those of the whole map.
         grad_mode: changes nothing.
         semi_relaxed: the target's sums are relaxed by KL of strength rho_b, times rho where that is given.
         rho: relaxes both sums, with strengths rho rho_a and rho rho_b.
@@ -118,41 +121,41 @@ def sampled_gw(
     def tensor(given: Any) -> Tensor:
         one = torch.as_tensor(given).to(device)
         is_single = mixed_precision or (one.is_cuda and fgw_alpha < 1)
-        return one.to(torch.float32 if is_single else torch.float64)
+        one = one.to(torch.float32 if is_single else torch.float64)
+        return one if differentiable else one.detach()
 
     sides = [tensor(one) for one in ((X_source, X_target) if is_graph else (dist_source, dist_target))]
     n, m = (len(side) for side in sides)
     largest = max(n, m)
-    default = 1 / largest if s_shared is not None else None
     weights = [
-        (side.new_full((len(side),), default) if default is not None else None) if w is None else tensor(w)
+        (None if s_shared is None else side.new_full((len(side),), 1 / largest)) if w is None else tensor(w)
         for side, w in zip(sides, (p, q), strict=True)
     ]
     # (1 − f) Λ + f C at epsilon is 2 (1 − w) Λ + w C at 2 epsilon / (1 + f), with w = 2 f / (1 + f).
     factor = 2 / (1 + fgw_alpha)
-    strengths = _strengths(semi_relaxed, rho, rho_a, rho_b, factor)
     options: dict[str, Any] = {
         "a": weights[0],
         "b": weights[1],
         "epsilon": factor * epsilon,
-        "annealing": factor * epsilon * _ANNEALING,
         "mass": _shared(s_shared, n, m),
-        **strengths,
+        **_strengths(semi_relaxed, rho, rho_a, rho_b, factor),
     }
+    annealing = factor * epsilon * _ANNEALING
     costs = None if C_linear is None else tensor(C_linear)
     if fgw_alpha == 1:
-        plan, record = _linear(costs if differentiable else _detached(costs), options)
+        plan, record = _linear(costs, options | {"annealing": annealing})
     else:
-        if is_graph:
-            geometry = Geodesic(k=k, n_landmarks=None if distance_mode == "dijkstra" else n_landmarks)
-            options |= {"x": sides[0], "y": sides[1], "geometry": geometry}
-        else:
-            options["distances"] = (sides[0], sides[1])
+        fused: dict[str, Any] = {
+            "feature_cost": costs if fgw_alpha > 0 else None,
+            "feature_weight": fgw_alpha * factor,
+        }
+        landmarks = None if distance_mode == "dijkstra" else n_landmarks
+        given, distances = _geometry(sides, is_graph, k, landmarks)
         found = gromov_wasserstein_sampled(
-            **options,
-            feature_cost=_detached(costs) if fgw_alpha > 0 else None,
-            feature_weight=fgw_alpha * factor,
-            init=_start(multiscale) if T_init is None else tensor(T_init),
+            **_detached(options | fused),
+            **given,
+            annealing=annealing,
+            init=_start(multiscale) if T_init is None else tensor(T_init).detach(),
             n_anchors=M,
             step=alpha,
             max_iter=max_iter,
@@ -167,10 +170,65 @@ def sampled_gw(
             "n_iter": int(found.iterations),
             "gw_cost": float(found.distortion),
         }
-        if differentiable and costs is not None and fgw_alpha > 0:
-            plan = _with_gradients(found, fgw_alpha * factor * costs)
+        if _require_gradients(*sides, *weights, fused["feature_cost"]):
+            plan = differentiable_plan(found, distances(), M, generator, **options, **fused)
     dense = plan.to_dense().double()
     return (dense, record) if log else dense
+
+
+def sampled_lowrank_gw(*args: Any, **kwargs: Any) -> Any:
+    """Not available: :func:`warpalign.transport.gromov_wasserstein_low_rank` is in its place, with squared distances of points.
+
+    Args:
+        *args: are not looked at.
+        **kwargs: are not looked at.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    raise NotImplementedError(
+        "sampled_lowrank_gw: expected another function, as the original's arguments are not supported: write "
+        "warpalign.transport.gromov_wasserstein_low_rank(x, y, rank=...), or sampled_gw, whose default stores no distances"
+    )
+
+
+def __getattr__(name: str) -> Any:
+    problem = f"module 'warpalign.compat.torchgw' has no attribute {name!r}"
+    if name.endswith("Provider"):
+        # Not an AttributeError, whose words "from ... import" would leave out.
+        raise ImportError(
+            f"{problem}: expected a distance_mode in place of a distance provider: write "
+            'sampled_gw(..., distance_mode="precomputed", "dijkstra" or "landmark")',
+            name=name,
+        )
+    raise AttributeError(problem)
+
+
+def _geometry(
+    sides: list[Tensor], is_graph: bool, k: int, n_landmarks: int | None
+) -> tuple[dict[str, Any], Callable[[], tuple[Distances, Distances]]]:
+    """Both sets as the solver takes them, and their distances with gradients."""
+    x, y = sides
+    if not is_graph:
+        return {"distances": (x.detach(), y.detach())}, lambda: (of_table(x), of_table(y))
+    geometry = Geodesic(k=k, n_landmarks=n_landmarks)
+    if not _require_gradients(*sides):
+        return {"x": x, "y": y, "geometry": geometry}, lambda: _of_points(
+            sides, [knn_graph(side, k) for side in sides], n_landmarks
+        )
+    graphs = [knn_graph(side.detach(), k) for side in sides]
+    return {"graphs": tuple(graphs), "geometry": geometry}, lambda: _of_points(sides, graphs, n_landmarks)
+
+
+def _require_gradients(*tensors: Tensor | None) -> bool:
+    return any(t is not None and t.requires_grad for t in tensors)
+
+
+def _of_points(
+    sides: list[Tensor], graphs: list[NeighborGraph], n_landmarks: int | None
+) -> tuple[Distances, Distances]:
+    of_x, of_y = (of_geodesics(side, graph, n_landmarks) for side, graph in zip(sides, graphs, strict=True))
+    return of_x, of_y
 
 
 def _check_modes(distance_mode: str, fgw_alpha: float, C_linear: Any) -> None:
@@ -257,8 +315,8 @@ def _start(multiscale: bool) -> Literal["eccentricity", "multiscale"]:
     return "multiscale" if multiscale else "eccentricity"
 
 
-def _detached(costs: Tensor | None) -> Tensor | None:
-    return None if costs is None else costs.detach()
+def _detached(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: one.detach() if isinstance(one, Tensor) else one for name, one in options.items()}
 
 
 def _printer(every: int) -> Any:
@@ -267,13 +325,3 @@ def _printer(every: int) -> Any:
             print(f"step {step}: epsilon {float(epsilon):.3g}, linearised cost {float(cost):.6g}")
 
     return report
-
-
-def _with_gradients(found: GromovResult, costs: Tensor) -> TransportPlan:
-    """The last plan as a function of the share of costs in its table."""
-    of, settings = found.plan._of, found.plan._settings
-    assert of.cost is not None
-    table = of.cost + (costs - costs.detach())
-    problem = Problem(of._replace(cost=table), settings, True, None, None)
-    solution = autograd.sinkhorn(problem.of, settings)
-    return TransportPlan(problem, solution.f, solution.g)

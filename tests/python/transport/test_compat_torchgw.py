@@ -204,9 +204,97 @@ def test_gradient_of_the_plan_is_that_of_the_whole_map() -> None:
     assert float((gradient * along).sum()) == pytest.approx(numeric, rel=1e-3)
     (unrolled,) = torch.autograd.grad((unrolled_plan(costs, 0.1) * weight).sum(), costs)
     torch.testing.assert_close(gradient, unrolled, rtol=1e-4, atol=1e-4 * float(unrolled.abs().max()))
-    partly = sampled_gw(**x, C_linear=costs, fgw_alpha=0.5, k=2, differentiable=True, max_iter=5)
-    (by_costs,) = torch.autograd.grad((partly * weight).sum(), costs)
-    assert float(by_costs.norm()) > 0
+
+
+@pytest.fixture
+def one_solve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All calls have the plan of the first one to draw anchors from, which are then constants."""
+    found: list[Any] = []
+
+    def solve(*args: Any, **options: Any) -> Any:
+        if not found:
+            found.append(gromov_wasserstein_sampled(*args, **options))
+        return found[0]
+
+    monkeypatch.setattr(torchgw, "gromov_wasserstein_sampled", solve)
+
+
+RELAXED: dict[str, dict[str, Any]] = {
+    "balanced": {},
+    "shared": {"s_shared": 15},
+    "semi-relaxed": {"semi_relaxed": True, "rho_b": 0.1},
+    "relaxed": {"rho": 0.1},
+}
+
+
+@pytest.mark.usefixtures("one_solve")
+@pytest.mark.parametrize("sums", RELAXED)
+@pytest.mark.parametrize("mode", ["dijkstra", "landmark", "precomputed"])
+def test_gradients_with_respect_to_points_and_distances(mode: str, sums: str) -> None:
+    """Those of differences of the plan, in float64: the linearisation's cost is smooth in points but for ties of paths."""
+    x, y = spiral(20, 0).double(), swiss_roll(25, 1).double()
+    generator = torch.Generator().manual_seed(3)
+    weight, *along = (torch.rand(s, generator=generator).double() - 0.5 for s in ((20, 25), x.shape, y.shape))
+    options: dict[str, Any] = {"k": 3, "n_landmarks": 6, "epsilon": 0.05, "max_iter": 40, **RELAXED[sums]}
+    if sums == "balanced":
+        options |= {"C_linear": torch.rand(20, 25, generator=generator).double(), "fgw_alpha": 0.3}
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        given: dict[str, Any] = {"X_source": x, "X_target": y}
+        if mode == "precomputed":
+            given = {"dist_source": torch.cdist(x, x), "dist_target": torch.cdist(y, y)}
+        plan = sampled_gw(**given, distance_mode=mode, differentiable=True, **options)
+        return (plan * weight).sum()
+
+    sides = [t.requires_grad_() for t in (x, y)]
+    gradients = torch.autograd.grad(loss(*sides), sides)
+    exact = sum(float((g * d).sum()) for g, d in zip(gradients, along, strict=True))
+    step = 1e-6
+    ahead, behind = (
+        float(loss(*(t + h * d for t, d in zip(sides, along, strict=True))).detach()) for h in (step, -step)
+    )
+    assert exact == pytest.approx((ahead - behind) / (2 * step), rel=1e-3)
+    assert all(float(g.norm()) > 0 for g in gradients)
+
+
+def test_gradients_are_made_on_demand() -> None:
+    """Without differentiable there are none; with it and without an input that requires one, the plan is the same."""
+    points = small()
+    options: dict[str, Any] = {"k": 5, "max_iter": 5}
+    plain = sampled_gw(**points, **options)
+    assert torch.equal(sampled_gw(**points, differentiable=True, **options), plain)
+    points["X_source"].requires_grad_()
+    assert not sampled_gw(**points, **options).requires_grad
+    assert sampled_gw(**points, differentiable=True, **options).requires_grad
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("mode", ["dijkstra", "landmark", "precomputed"])
+def test_gradients_on_a_gpu(mode: str) -> None:
+    """Plan and gradients are on the GPU, and gradients are those that a CPU computes from the same plan and anchors."""
+    found: list[list[Tensor]] = []
+    for device in ("cuda", "cpu"):
+        x, y = (t.to(device).requires_grad_() for t in (spiral(60, 0), swiss_roll(70, 1)))
+        given: dict[str, Any] = {"X_source": x, "X_target": y}
+        if mode == "precomputed":
+            given = {"dist_source": torch.cdist(x, x), "dist_target": torch.cdist(y, y)}
+        options: dict[str, Any] = {"k": 4, "n_landmarks": 10, "epsilon": 0.05, "M": 400}
+        plan = sampled_gw(**given, distance_mode=mode, differentiable=True, **options)
+        weight = torch.linspace(-1, 1, 70, device=device)
+        gradients = torch.autograd.grad((plan * weight).sum(), (x, y))
+        assert plan.device.type == device and all(g.device.type == device for g in gradients)
+        found.append([plan.detach().cpu(), *(g.cpu() for g in gradients)])
+    for on_gpu, on_cpu in zip(*found, strict=True):
+        # Anchors are drawn from plans that differ by rounding to 11 bits: another draw moves both by about 5 %.
+        assert float((on_gpu - on_cpu).norm()) <= 0.3 * float(on_cpu.norm())
+
+
+def test_names_that_are_not_available_have_a_remedy() -> None:
+    with pytest.raises(ImportError, match="write sampled_gw"):
+        exec("from warpalign.compat.torchgw import PrecomputedProvider")
+    with pytest.raises(AttributeError, match="no attribute 'lowrank'"):
+        _ = torchgw.lowrank
 
 
 def test_warm_starts_need_fewer_iterations_at_equal_error() -> None:

@@ -16,7 +16,7 @@ from tests.python.transport.gromov import solve_exact, solve_sampled
 from tests.python.transport.test_gromov import geodesics
 from warpalign._core import checks
 from warpalign._transport import anchor_ops, gromov_anchors, gromov_progress, ops
-from warpalign._transport.gromov_geometry import _paths_to_landmarks, largest_differences
+from warpalign._transport.gromov_geometry import largest_differences, paths_to_landmarks
 from warpalign._transport.gromov_patience import Patience
 from warpalign._transport.gromov_solver import Objective
 from warpalign.transport import (
@@ -117,7 +117,7 @@ def test_landmarks_stand_for_geodesics() -> None:
     places = result.plan.barycentric_map(torch.arange(350.0)[:, None])[:, 0]
     assert float(torch.corrcoef(torch.stack([places, torch.arange(300.0)]))[0, 1]) >= 0.998
     # Landmarks found eight at a time leave no node much farther than those found one by one.
-    eight = _paths_to_landmarks(graph, 20)
+    eight = paths_to_landmarks(graph, 20).distances
     assert float(eight.amin(0).amax()) <= 1.5 * float(nearest.max())
     of_graphs = solve_sampled(graphs=(graph, knn_graph(y, 5)), geometry=Geodesic(n_landmarks=50))
     assert torch.equal(of_graphs.plan.f, result.plan.f)
@@ -369,14 +369,14 @@ def test_costs_are_made_once_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """All passes of a step, and all last iterations, take them from one table."""
     monkeypatch.setattr(gromov_anchors, "_STORED_ENTRIES", 0)
     made: list[Tensor] = []
-    squares = gromov_anchors._squares
+    squares = gromov_anchors.squares
 
     def counted(u: Tensor, v: Tensor, out: Tensor | None = None) -> Tensor:
         assert out is not None and out.shape == (50, 60)
         made.append(out)
         return squares(u, v, out)
 
-    monkeypatch.setattr(gromov_anchors, "_squares", counted)
+    monkeypatch.setattr(gromov_anchors, "squares", counted)
     result = solve_sampled(spiral(50, 0), swiss_roll(60, 1), max_iter=7)
     assert len(made) == 1 + result.iterations  # the start has its own costs
     assert all(table is made[0] for table in made)

@@ -38,6 +38,26 @@ CALLS: BadCalls = {
     "sampled_gw: relaxed and partial": of_sampled_gw(
         "rho_a: expected None with mass, which ties both sides, got 2.0", s_shared=4, rho=1.0
     ),
+    "sampled_lowrank_gw": BadCall(
+        lambda given: torchgw.sampled_lowrank_gw(X, Y, rank=2),
+        NotImplementedError,
+        "sampled_lowrank_gw: expected another function, as the original's arguments are not supported: write "
+        "warpalign.transport.gromov_wasserstein_low_rank(x, y, rank=...), or sampled_gw, whose default stores no distances",
+        cpu_only=True,
+    ),
+    "torchgw: a distance provider": BadCall(
+        lambda given: torchgw.PrecomputedProvider,
+        ImportError,
+        "module 'warpalign.compat.torchgw' has no attribute 'PrecomputedProvider': expected a distance_mode in place of a distance "
+        'provider: write sampled_gw(..., distance_mode="precomputed", "dijkstra" or "landmark")',
+        cpu_only=True,
+    ),
+    "torchgw: a name": BadCall(
+        lambda given: torchgw.lowrank,
+        AttributeError,
+        "module 'warpalign.compat.torchgw' has no attribute 'lowrank'",
+        cpu_only=True,
+    ),
     "joint_embedding: data": embedded(
         "data: expected a dict of features (N, D) by name, got list", TypeError, data=[X, Y]
     ),
