@@ -34,8 +34,9 @@ def pairwise_align(
     verbose: bool = False,
     gpu_verbose: bool = True,
     *,
-    epsilon: float = 1e-3,
+    epsilon: float = 1e-4,
     device: Any = None,
+    dtype: torch.dtype = torch.float64,
     **kwargs: Any,
 ) -> Any:
     """Aligns the spots of two slices by fused Gromov-Wasserstein transport.
@@ -60,8 +61,10 @@ def pairwise_align(
         return_obj: whether the value of the objective, without its entropic term, is returned too.
         verbose: has no effect.
         gpu_verbose: has no effect.
-        epsilon: the strength of the entropic term, in units of the largest squared distance of both slices.
+        epsilon: the strength of the entropic term, in units of the largest squared distance of both slices. Its root is the distance
+            over which matches blur: by default a hundredth of the largest one.
         device: where to compute. None: on a GPU if ``use_gpu`` and there is one, else on the CPU.
+        dtype: of the computation, torch.float64 or torch.float32, which takes half of the memory, and on a GPU a fraction of the time.
         **kwargs: have no effect, of which a warning tells.
 
     Returns:
@@ -85,7 +88,7 @@ def pairwise_align(
         genes = [name for name in sliceA.var_names if name in others]
         if not genes:
             raise ValueError("sliceB: expected a gene of sliceA, got none")
-    read = {"use_rep": use_rep, "genes": genes, "dtype": torch.float64, "device": device}
+    read = {"use_rep": use_rep, "genes": genes, "dtype": dtype, "device": device}
     (of_a, expression_a), (of_b, expression_b) = from_anndata(sliceA, **read), from_anndata(sliceB, **read)
     assert of_a is not None and of_b is not None
     # Exactly 0 between a spot and itself, which the expansion of squares would not give.
@@ -97,7 +100,7 @@ def pairwise_align(
     # In units of the largest distance, where epsilon is a share: the objective's ratio of both terms stays.
     cost = _dissimilarity(expression_a, expression_b, dissimilarity.lower()) / largest.square()
     weights = [
-        None if given is None else torch.as_tensor(np.asarray(given), dtype=torch.float64, device=device)
+        None if given is None else torch.as_tensor(np.asarray(given), dtype=dtype, device=device)
         for given in (a_distribution, b_distribution)
     ]
     first: Any = "product" if G_init is None else torch.as_tensor(np.asarray(G_init)).to(cost)
@@ -110,6 +113,7 @@ def pairwise_align(
         a=weights[0],
         b=weights[1],
         init=first,
+        annealing=None,  # steps go on from the first plan
         max_iter=numItermax,
     )
     if not bool(found.converged):
@@ -120,7 +124,7 @@ def pairwise_align(
             stacklevel=2,
         )
     plan = found.plan.to_dense()
-    array: np.ndarray[Any, Any] = plan.cpu().numpy()
+    array: np.ndarray[Any, Any] = plan.double().cpu().numpy()
     if not return_obj:
         return array
     value = (1 - alpha) * (cost * plan).sum() + alpha * found.distortion

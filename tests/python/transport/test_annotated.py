@@ -121,6 +121,18 @@ def test_weights_a_start_and_a_device(device: torch.device) -> None:
     np.testing.assert_allclose(plan.sum(1), a, rtol=2e-2)
 
 
+def test_float32_agrees(device: torch.device) -> None:
+    """Costs are rounded to 1e-7 of the largest one, which is 1e-3 of epsilon, in each of some ten steps."""
+    first, second, *_ = slices("stand-in")
+    found = [
+        pairwise_align(first, second, dtype=dtype, return_obj=True, device=device)
+        for dtype in (torch.float64, torch.float32)
+    ]
+    (exact, value), (plan, value_32) = found
+    assert plan.dtype == np.float64
+    assert np.abs(plan - exact).sum() < 1e-2 and value_32 == pytest.approx(value, rel=1e-4)
+
+
 def test_a_plan_that_still_moves_is_told(device: torch.device) -> None:
     first, second, *_ = slices("stand-in", 5)
     with pytest.warns(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.transport import cpu_peers, cpu_solves, gromov_cpu, keops_nvcc
+from benchmarks.transport import cpu_peers, cpu_solves, gromov_cpu, keops_nvcc, slices
 from benchmarks.transport.gromov import QUICK_GROMOV_SIZES, GromovSize
 from benchmarks.transport.normalize import QUICK_NORMALIZE_SIZES, NormalizeSize
 from benchmarks.transport.sizes import QUICK_SIZES, Size
@@ -49,6 +49,12 @@ def test_measures_whole_solves() -> None:
     assert row["seconds"] > 0 and row["steps"] > 0 and 0 < row["estimate"] < 1 and row["off_sums"] < 1
     assert cpu_solves.sinkhorn_row(30, 40, 9, 2)["seconds"] > 0
     assert cpu_solves.divergence(20, 30, 2)["seconds"] > 0
+
+
+def test_measures_an_alignment_of_slices() -> None:
+    of = slices.pair(50)
+    row = slices.quality(of, slices.ours(of, torch.device("cpu")))
+    assert row["same_layer"] > 0.8 and row["off"] < 1 and row["off_sums"] < 1e-6
 
 
 def test_results_are_reproducible() -> None:
