@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -33,8 +33,8 @@ from warpalign.transport import gromov_wasserstein_low_rank, sinkhorn_low_rank
 
 SIZES = [(10_000, 32, 50), (100_000, 32, 50)]
 CPU_SIZES = [(500, 3, 10), (2000, 32, 20)]
-PROJECTIONS = (None, 100, 10)
-"""POT's numItermax; None: its default."""
+PROJECTIONS = (0, 100, 10)
+"""POT's numItermax; 0: its default."""
 Factors = tuple[Tensor, Tensor, Tensor]
 
 
@@ -53,7 +53,7 @@ def points(count: int, features: int, device: torch.device) -> tuple[Tensor, Ten
     return x.to(device), y.to(device)
 
 
-def solvers(kind: str, rank: int) -> list[Solver]:
+def solvers(kind: str, rank: int, projections: Sequence[int]) -> list[Solver]:
     function: Any = sinkhorn_low_rank if kind == "linear" else gromov_wasserstein_low_rank
 
     def ours(x: Tensor, y: Tensor, **options: Any) -> Factors:
@@ -66,17 +66,17 @@ def solvers(kind: str, rank: int) -> list[Solver]:
     except ImportError:
         return found
 
-    def pot(iterations: int | None) -> Callable[[Tensor, Tensor], Factors]:
+    def pot(iterations: int) -> Callable[[Tensor, Tensor], Factors]:
         if kind == "linear":
-            options = {} if iterations is None else {"numItermax": iterations}
+            options = {"numItermax": iterations} if iterations else {}
             return lambda x, y: ot.lowrank.lowrank_sinkhorn(x, y, rank=rank, warn=False, **options)
-        options = {} if iterations is None else {"numItermax_dykstra": iterations}
+        options = {"numItermax_dykstra": iterations} if iterations else {}
         return lambda x, y: ot.gromov.lowrank_gromov_wasserstein_samples(
             x, y, rank=rank, warn=False, **options
         )
 
     return found + [
-        Solver("POT", "defaults" if one is None else f"numItermax={one}", pot(one)) for one in PROJECTIONS
+        Solver("POT", f"numItermax={one}" if one else "defaults", pot(one)) for one in projections
     ]
 
 
@@ -146,6 +146,13 @@ def main() -> None:
         "--limit", type=int, default=60, help="seconds that a run of POT may take (default: 60)"
     )
     parser.add_argument("--sizes", type=int, nargs="*", help="numbers of sizes, from 0 (default: all)")
+    parser.add_argument(
+        "--projections",
+        type=int,
+        nargs="*",
+        default=PROJECTIONS,
+        help="POT's numItermax; 0: its default (default: %(default)s)",
+    )
     parser.add_argument("--kinds", nargs="*", default=["linear", "gromov"], choices=["linear", "gromov"])
     add_arguments(parser)
     arguments = parser.parse_args()
@@ -159,7 +166,7 @@ def main() -> None:
         for kind in arguments.kinds:
             size: Row = {"op": "transport-low-rank", "device": device_name(device), "kind": kind}
             size |= {"N": count, "M": count, "D": features, "rank": rank, "threads": torch.get_num_threads()}
-            for solver in solvers(kind, rank):
+            for solver in solvers(kind, rank, arguments.projections):
                 solver.solve(x[:200], y[:200])  # loads what the first call loads
                 row = size | {"impl": solver.impl, "setting": solver.setting}
                 row |= measured(kind, solver, x, y, arguments.runs, arguments.limit)

@@ -3,10 +3,10 @@
 Costs are squared distances of N(0, 1) points, divided by their mean where they are given. `solve_ms` is the call of
 `sinkhorn` with so many iterations, with the backward pass to the points or costs where the size asks for gradients. `mib` is the
 peak of the allocator above the inputs, less the results. `read_ms` is one read of the given costs (a copy's time, halved).
-`err_value` is relative, against the same iterations in float64 on dense tables; only where those are small. Peers get the
-same problem and number of iterations in the same run: a loop of torch.logsumexp on given costs (`loop_ms`), POT's
-`sinkhorn_log` on torch tensors (`pot_ms`), geomloss' tensorized loss (`geomloss_ms`, with its own list of epsilons) and
-flash-sinkhorn's loss (`flash_ms`), where they are installed.
+`err_value` is relative and `err_gradient` in L2, against the same iterations in float64 on dense tables; only where those are small.
+Peers get the same problem and number of iterations in the same run, where they are installed: a loop of torch.logsumexp on given costs
+(`loop_ms`), POT's `sinkhorn_log` on torch tensors (`pot_ms`), geomloss' tensorized loss (`geomloss_ms`, with its own list of epsilons),
+flash-sinkhorn's loss (`flash_ms`; `flash_setting` says whether it was tuned, and its precision) and OTT-JAX, compiled (`ott_ms`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from torch import Tensor
 import warpalign
 from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib, times_ms
+from benchmarks.transport.jax_peer import ott
+from benchmarks.transport.reference import of_points, solution
 from benchmarks.transport.sizes import Size
 
 EPSILON = 0.05
@@ -29,7 +31,7 @@ EPSILON = 0.05
 WRONG = {"float32": 1e-5, "float64": 1e-10}
 WRONG_OF_MEDIUM = 1e-3
 MOST_ELEMENTS = {
-    "cuda": 10**8,
+    "cuda": 15 * 10**7,
     "cpu": 10**6,
 }  # that the float64 tables of the reference and the peers may have
 MOST_OF_GEOMLOSS = 4 * 10**6  # its graph keeps several tables of every iteration
@@ -103,61 +105,24 @@ class Problem:
             return value, *torch.autograd.grad(value.sum(), self.of_gradient())
         return (value,) if found is None else (value, found.f, found.g)
 
-    def costs(self, index: int) -> Tensor:
-        """(N, M) in float64."""
+    def reference(self) -> tuple[float, Tensor | None]:
+        """Of the first problem: the value, and its gradient where the size asks for it."""
         if self.cost is not None:
-            return self.cost[index].detach().double()
+            value, plan = solution(self.cost[0].detach().double(), self.epsilon, self.size)
+            return value, plan
         assert self.x is not None and self.y is not None
-        return torch.cdist(self.x[index].detach().double(), self.y[index].double()).square()
+        return of_points(self.x[0].detach().double(), self.y[0].double(), self.epsilon, self.size)
 
-    def value_error(self) -> float | None:
-        size = self.size
-        if size.divergence:
-            return None
-        if MOST_ELEMENTS[self.result().value.device.type] < size.N * size.M or size.epsilon_start:
-            return None
-        expected = dual(self.costs(0), self.epsilon, size)
-        return abs(float(self.result().value[0].detach()) - expected) / max(abs(expected), self.epsilon)
-
-
-def dual(cost: Tensor, epsilon: float, size: Size) -> float:
-    """The objective's dual after the size's iterations, in the cost's dtype; weights are uniform."""
-    n, m = cost.shape
-    w, z = cost.new_zeros(n), cost.new_zeros(m)
-    log_n, log_m, shift = math.log(n), math.log(m), 0.0
-    scaled = cost / -epsilon
-
-    def updated(free: Tensor) -> Tensor:
-        if size.kind == "partial":
-            return free.clamp(max=0.0)
-        return free / (1 + epsilon) if size.kind == "unbalanced" else free
-
-    def mass_of(potential: Tensor, free: Tensor, log_count: float) -> float:
-        """The logarithm of the plan's mass, from a side's new potentials."""
-        return float((potential - free - log_count).logsumexp(0))
-
-    for _ in range(size.iterations):
-        free_z = -(scaled + (w - log_n)[:, None]).logsumexp(0) - shift
-        free_w = -(scaled + (z - log_m)[None]).logsumexp(1) - shift
-        if size.updates == "symmetric":
-            w, z = (w + updated(free_w)) / 2, (z + updated(free_z)) / 2
-            if size.kind == "partial":
-                free_w = -(scaled + (z - log_m)[None]).logsumexp(1) - shift
-                shift += math.log(0.5) - mass_of(w, free_w, log_n)
-            continue
-        z = updated(free_z)
-        if size.kind == "partial":
-            shift += math.log(0.5) - mass_of(z, free_z, log_m)
-        free_w = -(scaled + (z - log_m)[None]).logsumexp(1) - shift
-        w = updated(free_w)
-        if size.kind == "partial":
-            shift += math.log(0.5) - mass_of(w, free_w, log_n)
-    log_plan = scaled + (w - log_n)[:, None] + (z - log_m)[None] + shift
-    value = epsilon * (1 - float(log_plan.exp().sum()))
-    for potential in (w, z):
-        f = epsilon * potential
-        value += float(-torch.expm1(-f).mean()) if size.kind == "unbalanced" else float(f.mean())
-    return value + (epsilon * shift * 0.5 if size.kind == "partial" else 0.0)
+    def errors(self) -> tuple[float | None, float | None]:
+        """Of the value, relative, and of the gradient, relative L2."""
+        size, (value, *rest) = self.size, self.run()
+        if MOST_ELEMENTS[value.device.type] < size.N * size.M or size.epsilon_start:
+            return None, None
+        expected, exact = self.reference()
+        error = abs(float(value.flatten()[0].detach()) - expected) / max(abs(expected), self.epsilon)
+        if not size.gradient or exact is None:
+            return error, None
+        return error, float((rest[0][0].double() - exact).norm() / exact.norm())
 
 
 def torch_loop(problem: Problem) -> Callable[[], Tensor]:
@@ -188,17 +153,28 @@ def peer_ms(run: Callable[[], object], device: torch.device, budget_s: float) ->
 
 def peers(problem: Problem, device: torch.device, budget_s: float) -> Row:
     size = problem.size
-    row: Row = {"loop_ms": None, "pot_ms": None, "geomloss_ms": None, "flash_ms": None}
+    row: Row = {"loop_ms": None, "pot_ms": None, "geomloss_ms": None, "flash_ms": None, "ott_ms": None}
     small = 2 * MOST_ELEMENTS[device.type] >= size.N * size.M
     plain = size.kind == "balanced" and size.updates == "alternating" and not size.half
     if problem.cost is not None and plain and small:
         row["loop_ms"] = rounded(peer_ms(torch_loop(problem), device, budget_s))
         if size.B == 1:
             row |= pot(problem, device, budget_s)
-    if size.gradient and small and size.N * size.M <= MOST_OF_GEOMLOSS:
+    if (
+        size.gradient
+        and problem.x is not None
+        and not size.divergence
+        and size.N * size.M <= MOST_OF_GEOMLOSS
+    ):
         row |= geomloss(problem, device, budget_s)
-    if size.gradient and size.precision == "medium" and size.N == POINTS_OF_FLASH and device.type == "cuda":
+    if device.type != "cuda":
+        return row
+    if size.gradient and size.precision == "medium" and size.N == POINTS_OF_FLASH:
         row |= flash_sinkhorn(problem, device, budget_s)
+    if size.divergence:
+        row |= flash_divergence(problem, device, budget_s)
+    if size.gradient and (size.B > 1 or size.divergence) and size.precision == "highest":
+        row |= ott(problem.x, problem.y, problem.cost, problem.epsilon, size)
     return row
 
 
@@ -274,9 +250,31 @@ def flash_sinkhorn(problem: Problem, device: torch.device, budget_s: float) -> R
         return torch.autograd.grad(loss(x[0], y[0]).sum(), x)
 
     try:
-        return {"flash_ms": rounded(peer_ms(run, device, budget_s))}
+        return {"flash_ms": rounded(peer_ms(run, device, budget_s)), "flash_setting": "tuned, TF32"}
     except (torch.OutOfMemoryError, RuntimeError, ValueError) as failure:
         return {"flash_error": str(failure).splitlines()[0][:200]}
+
+
+def flash_divergence(problem: Problem, device: torch.device, budget_s: float) -> Row:
+    """The package's debiased loss and gradient, untuned: its tuning takes some 45 s at every size. TF32 but for "highest"."""
+    try:
+        package: Any = import_module("flash_sinkhorn")
+    except ImportError:
+        return {}
+    size, x, y = problem.size, problem.x, problem.y
+    assert x is not None and y is not None
+    tf32 = size.precision != "highest"
+    options: dict[str, Any] = {"eps_list": [problem.epsilon] * size.iterations, "allow_tf32": tf32}
+    loss = package.SamplesLoss("sinkhorn", backend="symmetric", debias=True, autotune=False, **options)
+
+    def run() -> object:
+        return torch.autograd.grad(loss(x[0], y[0]).sum(), x)
+
+    row: Row = {"flash_setting": f"untuned, {'TF32' if tf32 else 'float32'}"}
+    try:
+        return row | {"flash_ms": rounded(peer_ms(run, device, budget_s))}
+    except (torch.OutOfMemoryError, RuntimeError, ValueError, TypeError) as failure:
+        return row | {"flash_error": str(failure).splitlines()[0][:200]}
 
 
 def measure(size: Size, device: torch.device, budget_s: float) -> Row:
@@ -293,8 +291,8 @@ def measure(size: Size, device: torch.device, budget_s: float) -> Row:
         target = torch.empty_like(source)
         row["read_ms"] = rounded(eager_ms(lambda: target.copy_(source), device, budget_s) / 2)
         del target
-    error = problem.value_error()
-    row["err_value"] = rounded(error, 3)
+    error, of_gradient = problem.errors()
+    row["err_value"], row["err_gradient"] = rounded(error, 3), rounded(of_gradient, 3)
     limit = WRONG_OF_MEDIUM if size.precision == "medium" else WRONG[size.dtype]
     if error is not None and not error <= limit:  # NaN is not <= either
         row["err_value"] = None

@@ -82,8 +82,21 @@ SIZES: list[Size] = [
     Size(1, 10000, 10000, 3),
     Size(1, 6000, 6000, 3, iterations=50, updates="symmetric", gradient=True),
     Size(1, 6000, 6000, 3, iterations=50, updates="symmetric", gradient=True, divergence=True),
-    Size(1, 8192, 8192, 32, iterations=50, updates="symmetric", gradient=True, divergence=True),
-    Size(1, 12000, 12000, 128, iterations=50, updates="symmetric", gradient=True, divergence=True),
+    *(
+        Size(
+            1,
+            count,
+            count,
+            features,
+            iterations=50,
+            updates="symmetric",
+            gradient=True,
+            divergence=True,
+            precision=precision,
+        )
+        for count, features in ((8192, 32), (12000, 128))
+        for precision in ("highest", "high")
+    ),
     Size(1, 50000, 50000, 64, iterations=100, precision="medium"),
 ]
 QUICK_SIZES = [
