@@ -10,23 +10,15 @@ Writes <device>/<date>-<commit>-elastic.json.
 
 from __future__ import annotations
 
-import argparse
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
 import torch
 
 import warpalign
-from benchmarks.harness.results import (
-    Row,
-    add_arguments,
-    device_name,
-    result_path,
-    rounded,
-    stamp,
-    write_rows,
-)
+from benchmarks.harness.program import main
+from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import least_thread_s, median_ms, peak_mib
 from warpalign._soft_dtw.elastic import ElasticMetric
 
@@ -55,19 +47,10 @@ def aeon_ms(metric: str, x: torch.Tensor, y: torch.Tensor, device: torch.device)
     return milliseconds(lambda: [distance(a, b) for a, b in pairs], device)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--quick", action="store_true", help="few and short series")
-    add_arguments(parser)
-    arguments = parser.parse_args()
-    device = torch.device(arguments.device)
+def rows(device: torch.device, quick: bool) -> Iterator[Row]:
     if device.type == "cpu":
         torch.set_num_threads(1)
-    name = device_name(device)
-    target, commit = result_path(arguments, name, "-elastic")
-    rows: list[Row] = []
-    for batch, steps, features in ((2, 20, 2),) if arguments.quick else SIZES:
+    for batch, steps, features in ((2, 20, 2),) if quick else SIZES:
         generator = torch.Generator().manual_seed(0)
         x, y = (torch.randn(batch, steps, features, generator=generator) for _ in range(2))
         for metric in get_args(ElasticMetric):
@@ -82,21 +65,11 @@ def main() -> None:
             def call(a: torch.Tensor = a, b: torch.Tensor = b, metric: Any = metric) -> object:
                 return warpalign.elastic_distance(a, b, metric=metric)
 
-            row: Row = {
-                "op": "elastic_distance",
-                "metric": metric,
-                "B": batch,
-                "N": steps,
-                "D": features,
-                "device": name,
-            }
+            row: Row = {"metric": metric, "B": batch, "N": steps, "D": features}
             row |= {"forward_ms": rounded(milliseconds(call, device))}
             row |= {"step_ms": rounded(milliseconds(step, device)), "mib": rounded(peak_mib(step, device))}
-            row["aeon_ms"] = rounded(aeon_ms(metric, x, y, device)) if device.type == "cpu" else None
-            rows.append({**row, **stamp(commit)})
-            print({key: value for key, value in row.items() if key not in ("op", "device")}, flush=True)
-            write_rows(rows, target)
+            yield row | {"aeon_ms": rounded(aeon_ms(metric, x, y, device)) if device.type == "cpu" else None}
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, "elastic_distance", "-elastic", rows)

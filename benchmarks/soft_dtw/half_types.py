@@ -11,22 +11,15 @@ Writes <device>/<date>-<commit>-half-types.json.
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import warpalign
-from benchmarks.harness.results import (
-    Row,
-    add_arguments,
-    device_name,
-    result_path,
-    rounded,
-    stamp,
-    write_rows,
-)
+from benchmarks.harness.program import main
+from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib
 from benchmarks.soft_dtw.measure import inputs, relative_error
 from benchmarks.soft_dtw.sizes import Size
@@ -75,50 +68,18 @@ def errors(x: Tensor, y: Tensor, gamma: float, options: dict[str, Any]) -> Row:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--quick", action="store_true", help="few and short series")
-    add_arguments(parser)
-    arguments = parser.parse_args()
-    device = torch.device(arguments.device)
-    name = device_name(device)
-    target, commit = result_path(arguments, name, "-half-types")
-    rows: list[Row] = []
-    for size in (Size(2, 20, 17, 3), Size(2, 20, 17, 24)) if arguments.quick else SIZES:
+def rows(device: torch.device, quick: bool) -> Iterator[Row]:
+    for size in (Size(2, 20, 17, 3), Size(2, 20, 17, 24)) if quick else SIZES:
         for precision in ("highest", "high", "medium") if size.D >= 17 else ("highest",):
             of_float32 = None
             for dtype in TYPES:
-                row: Row = {
-                    "op": "half_types",
-                    "B": size.B,
-                    "N": size.N,
-                    "M": size.M,
-                    "D": size.D,
-                    "gamma": size.gamma,
-                }
-                row |= {"dtype": str(dtype).removeprefix("torch."), "precision": precision, "device": name}
+                row: Row = {"B": size.B, "N": size.N, "M": size.M, "D": size.D, "gamma": size.gamma}
+                row |= {"dtype": str(dtype).removeprefix("torch."), "precision": precision}
                 row |= measure(size, dtype, precision, device)
                 ms = row["graph_step_ms"] or row["step_ms"]
                 of_float32 = ms if dtype == torch.float32 else of_float32
-                row["times"] = rounded(of_float32 / ms, 3)
-                rows.append({**row, **stamp(commit)})
-                shown = (
-                    "B",
-                    "N",
-                    "D",
-                    "precision",
-                    "dtype",
-                    "step_ms",
-                    "graph_step_ms",
-                    "times",
-                    "mib",
-                    "err_loss",
-                    "err_gradient",
-                )
-                print(*(row[key] for key in shown), flush=True)
-                write_rows(rows, target)
+                yield row | {"times": rounded(of_float32 / ms, 3)}
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, "half_types", "-half-types", rows)

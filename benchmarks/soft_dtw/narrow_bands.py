@@ -10,23 +10,15 @@ comparison. Writes <device>/<date>-<commit>-bands.json.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 
 import warpalign
-from benchmarks.harness.results import (
-    Row,
-    add_arguments,
-    device_name,
-    result_path,
-    rounded,
-    stamp,
-    write_rows,
-)
+from benchmarks.harness.program import main
+from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import graph_ms, median_ms
 from benchmarks.soft_dtw.measure import inputs, training_step
 from benchmarks.soft_dtw.sizes import Size
@@ -73,26 +65,13 @@ def measure(size: Size, options: dict[str, Any], device: torch.device) -> Row:
     return row
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--quick", action="store_true", help="few and short series")
-    add_arguments(parser)
-    arguments = parser.parse_args()
-    device = torch.device(arguments.device)
-    name = device_name(device)
-    target, commit = result_path(arguments, name, "-bands")
-    rows: list[Row] = []
-    for size in (Size(2, 70, 70, 1),) if arguments.quick else SIZES:
+def rows(device: torch.device, quick: bool) -> Iterator[Row]:
+    for size in (Size(2, 70, 70, 1),) if quick else SIZES:
         for options, given in cases(size).items():
-            row: Row = {"op": "narrow_bands", "B": size.B, "N": size.N, "M": size.M, "D": size.D}
-            row |= {"options": options, "cells": rounded(cells_in_band(size.N, given.get("bandwidth")), 3)}
-            row |= {"device": name, **measure(size, given, device)}
-            rows.append({**row, **stamp(commit)})
-            shown = ("values_ms", "one_end_values_ms", "step_ms", "one_end_step_ms")
-            print(size.name, options, row["cells"], *(row[key] for key in shown), flush=True)
-            write_rows(rows, target)
+            row: Row = {"B": size.B, "N": size.N, "M": size.M, "D": size.D, "options": options}
+            row["cells"] = rounded(cells_in_band(size.N, given.get("bandwidth")), 3)
+            yield row | measure(size, given, device)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, "narrow_bands", "-bands", rows)

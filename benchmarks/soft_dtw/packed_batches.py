@@ -11,8 +11,7 @@ peak of a step, series and gradients included. Writes <device>/<date>-<commit>-p
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -20,15 +19,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 import warpalign
-from benchmarks.harness.results import (
-    Row,
-    add_arguments,
-    device_name,
-    result_path,
-    rounded,
-    stamp,
-    write_rows,
-)
+from benchmarks.harness.program import main
+from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import eager_ms
 
 CASES = ((32, 512, 1), (32, 1024, 64), (64, 512, 256), (256, 512, 8))  # pairs, longest, features
@@ -96,36 +88,18 @@ def measure(
     return eager_ms(step, device, BUDGET_S), peak_mib(step, device)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--quick", action="store_true", help="few and short series")
-    add_arguments(parser)
-    arguments = parser.parse_args()
-    device = torch.device(arguments.device)
-    name = device_name(device)
-    target, commit = result_path(arguments, name, "-packed")
-    rows: list[Row] = []
-    for batch, longest, features in QUICK_CASES if arguments.quick else CASES:
+def rows(device: torch.device, quick: bool) -> Iterator[Row]:
+    for batch, longest, features in QUICK_CASES if quick else CASES:
         for kind in ("even", "speech", "heavy tail"):
             generator = torch.Generator().manual_seed(0)
             n, m = (lengths_of(kind, batch, longest, generator) for _ in range(2))
-            row: Row = {
-                "op": "packed",
-                "B": batch,
-                "longest": longest,
-                "D": features,
-                "lengths": kind,
-                "device": name,
-            }
+            row: Row = {"B": batch, "longest": longest, "D": features, "lengths": kind}
             row["padding"] = rounded(1 - (sum(n) + sum(m)) / (batch * (max(n) + max(m))), 3)
             for way in ("padded", "pads", "packed"):
                 ms, mib = measure(way, features, n, m, device)
                 row |= {f"{way}_ms": rounded(ms), f"{way}_mib": mib}
-            rows.append({**row, **stamp(commit)})
-            print({key: value for key, value in row.items() if key not in ("op", "device")}, flush=True)
-            write_rows(rows, target)
+            yield row
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, "packed", "-packed", rows)
