@@ -45,10 +45,8 @@ FAMILIES = {
         Family("multi-blank 2 4 8, sigma 0.2", big_blanks=(2, 4, 8), sigma=0.2),
         Family("TDT 0 to 4", durations=(0, 1, 2, 3, 4), sigma=0.05, omega=0.1),
         Family("pruned", pruned=True),
-        Family("FastEmit 0.03", fastemit=0.03),
-        Family("FastEmit 0.3", fastemit=0.3),
-        Family("delay penalty 0.01", delay_penalty=0.01),
-        Family("delay penalty 0.03", delay_penalty=0.03),
+        *(Family(f"FastEmit {strength}", fastemit=strength) for strength in (0.003, 0.01, 0.03, 0.1)),
+        *(Family(f"delay penalty {cost}", delay_penalty=cost) for cost in (0.001, 0.003, 0.01, 0.03)),
     )
 }
 

@@ -21,7 +21,7 @@ from recognise_speech_steps.train import Course, batch_of, recognise, train
 
 HARD = ("RNN-T", "multi-blank 2 4 8", "TDT 0 to 4", "pruned")
 """The families that are trained with hard gates too."""
-TUNED = ("RNN-T", "FastEmit 0.03", "FastEmit 0.3", "delay penalty 0.01", "delay penalty 0.03")
+TUNED = ("RNN-T", *(name for name, family in FAMILIES.items() if family.fastemit or family.delay_penalty))
 """A trained RNN-T is trained on with these: from the first step on, a penalty disturbs learning to align."""
 TUNED_RATE = 1e-3
 BEAM = 4

@@ -2,7 +2,8 @@
 
 Rows `transducer_recogniser` are trainings: the same utterances in the same order, encoder and predictor from the same first
 weights for a seed. Rows `transducer_recogniser_tuned` are trained RNN-T models that were trained on for a quarter of the steps
-with a penalty, or without one. Error rates are percentages of held-out utterances; keys without a kind are means of the three kinds.
+with a penalty, or without one; `--part tune` measures these alone. Error rates are percentages of held-out utterances; keys
+without a kind are means of the three kinds.
 `visited`: the nodes at which greedy search evaluates the joint network, for each frame and letter. `delay_ms`: the median
 time from the end of a word to its last letter. Trainings share the GPU; what a step costs alone are the rows
 `transducer_recogniser_step` and `..._loss` (cost.py), and decoding `..._decode` (decoding.py).
@@ -26,7 +27,7 @@ from benchmarks.transducer.recogniser.decoding import DECODED, measure_decoding
 from benchmarks.transducer.recogniser.jobs import Setup, jobs, make_corpus, run_jobs
 from recognise_speech_steps.model import FAMILIES
 
-PARTS = ("train", "decode", "families", "losses")
+PARTS = ("train", "tune", "decode", "families", "losses")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -85,9 +86,11 @@ def main() -> None:
             for job in jobs(arguments.first_seed, arguments.seeds)
             if job.family in (arguments.family or FAMILIES)
         ]
-        if "train" in parts:
-            for row in run_jobs(setup, todo, arguments.processes, begin + arguments.seconds):
-                add(row)
+        if "train" in parts or "tune" in parts:
+            chosen = todo if "train" in parts else [job for job in todo if job[:2] == ("RNN-T", "soft")]
+            for row in run_jobs(setup, chosen, arguments.processes, begin + arguments.seconds):
+                if "train" in parts or row["op"].endswith("_tuned"):
+                    add(row)
             print(f"trained: {time.monotonic() - begin:.1f} s", flush=True)
         measured = []
         if "decode" in parts:
