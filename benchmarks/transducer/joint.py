@@ -7,7 +7,8 @@ against float64 on the first utterance, of the inputs as they are stored: of the
 largest relative L2; `materialised_err_g` is the other's.
 
 `python -m benchmarks.transducer.joint` times one core of a CPU and writes
-benchmarks/results/<cpu>/<date>-<commit>-transducer-joint-cpu.json.
+benchmarks/results/<cpu>/<date>-<commit>-transducer-joint-cpu.json. With `--device cuda` it measures the joints of
+`make gpu-check` and writes benchmarks/results/<gpu>/<date>-<commit>-transducer-joint-gpu.json.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ import warpalign
 from benchmarks.harness.results import (
     Row,
     add_arguments,
-    cpu_name,
+    device_name,
     result_path,
     rounded,
     stamp,
     write_rows,
 )
 from benchmarks.harness.timing import eager_ms, graph_ms, least_thread_s, peak_mib
-from benchmarks.transducer.sizes import FIRST_LABEL, Size
+from benchmarks.transducer.sizes import FIRST_LABEL, SIZES, Size
 from tests.python.transducer.joint_cases import joint_of
 from tests.python.transducer.reference import keywords, loss_by_frames
 from warpalign._core.checks import Precision
@@ -177,27 +178,45 @@ def measure_joint(size: Size, device: torch.device, budget_s: float) -> Row:
     return row
 
 
+def measure_on_cpu(size: Size, runs: int) -> Row:
+    """The least CPU time of so many runs on one thread."""
+    problem = JointProblem(size, torch.device("cpu"))
+    row: Row = {"threads": 1}
+    for name, run in (
+        ("forward_ms", problem.forward),
+        ("step_ms", problem.step),
+        ("materialised_step_ms", problem.materialised_step),
+    ):
+        row[name] = rounded(1e3 * least_thread_s(run, runs))
+    row.update(problem.errors())
+    return row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--runs", type=int, default=5, help="of which the least time counts (default: 5)")
+    parser.add_argument(
+        "--runs", type=int, default=5, help="of which the least time counts, on a CPU (default: 5)"
+    )
+    parser.add_argument("--budget", type=float, default=0.2, help="seconds for each time, on a GPU")
+    parser.add_argument("--device", default="cpu")
     add_arguments(parser)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    path, commit = result_path(arguments, cpu_name(), "-transducer-joint-cpu")
+    device = torch.device(arguments.device)
+    on_gpu = device.type == "cuda"
+    path, commit = result_path(
+        arguments, device_name(device), f"-transducer-joint-{'gpu' if on_gpu else 'cpu'}"
+    )
     rows = []
-    for size in CPU_SIZES:
-        problem = JointProblem(size, torch.device("cpu"))
-        row: Row = {"op": "transducer_joint", "device": cpu_name(), "threads": 1, **size._asdict()}
-        for name, run in (
-            ("forward_ms", problem.forward),
-            ("step_ms", problem.step),
-            ("materialised_step_ms", problem.materialised_step),
-        ):
-            row[name] = rounded(1e3 * least_thread_s(run, arguments.runs))
-        row.update(problem.errors())
+    for size in [size for size in SIZES if size.H and not size.beams] if on_gpu else CPU_SIZES:
+        row: Row = {"op": "transducer" if on_gpu else "transducer_joint", "device": device_name(device)}
+        row |= size._asdict()
+        row |= (
+            measure_joint(size, device, arguments.budget) if on_gpu else measure_on_cpu(size, arguments.runs)
+        )
         print(size.name, {k: v for k, v in row.items() if k.endswith(("_ms", "_g", "_loss"))}, flush=True)
         rows.append(row | stamp(commit))
-    write_rows(rows, path)
+        write_rows(rows, path)
     print(path, warpalign.__version__)
 
 

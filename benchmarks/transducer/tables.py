@@ -85,6 +85,42 @@ def gpu_table() -> str:
     return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
 
 
+def joint_table() -> str:
+    """Training steps on a GPU of losses fused with their joint network, next to logits in memory."""
+    rows = [
+        row
+        for row in tables.load("nvidia-*/*.json")
+        if row["op"] == "transducer" and row.get("H") and not row.get("beams")
+    ]
+    rows = newest(rows, *KEYS, "H")
+    if not rows:
+        return NOTHING
+    header = ["logits", "H", "dtype", "arcs", "step, ms", "in a graph", "logits in memory, ms", "faster"]
+    header += ["MiB", "logits in memory, MiB"]
+    body = []
+    for row in rows:
+        logits, dtype, arcs = shape_cells(row)
+        body.append(
+            [
+                logits,
+                str(row["H"]),
+                dtype,
+                f"{arcs}{', ragged' if row['ragged'] else ''}",
+                f"**{number(row['step_ms'])}**",
+                number(row.get("graph_step_ms")),
+                *faster(row, "materialised_step_ms"),
+                f"**{number(row['mib'])}**",
+                number(row.get("materialised_mib")),
+            ]
+        )
+    note = (
+        "A training step: forward pass, sum, backward pass to encoder, predictor, weight and bias; eager, median. Logits in memory: a "
+        "linear layer of torch and warpalign's loss with its gradient in place of the logits. MiB: peak memory above inputs and "
+        "gradients."
+    )
+    return f"{markdown(header, body)}\n\n{origin(rows)}. {note}"
+
+
 def cpu_table() -> str:
     """Training steps on one core next to torchaudio and Transformers."""
     rows = loss_rows("amd-*/*-transducer-cpu.json")
@@ -149,6 +185,7 @@ def decode_table() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "transducer-plot": plot,
     "transducer-gpu": gpu_table,
+    "transducer-joint": joint_table,
     "transducer-cpu": cpu_table,
     "transducer-decode": decode_table,
     **recogniser.TABLES,
