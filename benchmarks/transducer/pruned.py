@@ -2,7 +2,8 @@
 
 A step is two linear layers for the additive network, its loss, the band, the joint network within it, and backward to
 encoder, predictor and all weights; all N(0, 1), weights N(0, 1/H), tanh. `exact_*`: transducer_loss_from_joint without
-pruning. `mib`: the peak of the allocator during a step, less the gradients.
+pruning. `in_place_*`: the gradients of the additive network's logits take their memory (inplace_grad). `mib`: the peak
+of the allocator during a step, less the gradients.
 
 `--gradients` writes by how much pruning changes loss and gradients instead, on a small network that has been trained for a
 while, by the number of states that are kept.
@@ -77,18 +78,27 @@ class Problem:
     def joint(self) -> JointWeights:
         return JointWeights(self.layers[0], self.biases[0], activation="tanh")
 
-    def loss(self) -> Tensor:
+    def loss(self, in_place: bool = False) -> Tensor:
         logits = [
             nn.functional.linear(rows, weight, bias)
             for rows, weight, bias in zip(self.outputs, self.layers[1:], self.biases[1:], strict=True)
         ]
         result = transducer_loss_pruned(
-            *self.outputs, self.targets, self.joint, *logits, prune_range=self.size.s, reduction="sum"
+            *self.outputs,
+            self.targets,
+            self.joint,
+            *logits,
+            prune_range=self.size.s,
+            inplace_grad=in_place,
+            reduction="sum",
         )
         return result.loss
 
-    def step(self) -> tuple[Tensor, ...]:
-        return torch.autograd.grad(self.loss(), (*self.outputs, *self.layers, *self.biases))
+    def step(self, in_place: bool = False) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(self.loss(in_place), (*self.outputs, *self.layers, *self.biases))
+
+    def in_place_step(self) -> tuple[Tensor, ...]:
+        return self.step(in_place=True)
 
     def exact_step(self) -> tuple[Tensor, ...]:
         loss = transducer_loss_from_joint(*self.outputs, self.targets, self.joint, reduction="sum")
@@ -98,7 +108,11 @@ class Problem:
 def measure(size: Size, device: torch.device, budget_s: float) -> Row:
     problem = Problem(size, device)
     row: Row = {"op": "transducer_pruned", **size._asdict()}
-    for name, step in (("", problem.step), ("exact_", problem.exact_step)):
+    for name, step in (
+        ("", problem.step),
+        ("in_place_", problem.in_place_step),
+        ("exact_", problem.exact_step),
+    ):
         row[f"{name}step_ms"] = rounded(eager_ms(step, device, budget_s))
         row[f"{name}mib"] = rounded(peak_mib(step, device))
         if device.type == "cuda":

@@ -16,6 +16,7 @@ from warpalign._core.checks import (
     naming_arguments,
     shape_of,
 )
+from warpalign._core.labels import check_in_place
 from warpalign._core.randomness import device_generator
 from warpalign._core.reduction import BatchLengths, reduced
 from warpalign._core.series import Lengths
@@ -64,6 +65,7 @@ def transducer_loss_pruned(
     fastemit_lambda: float = 0.0,
     clamp: float | None = None,
     zero_infinity: bool = False,
+    inplace_grad: bool = False,
     workspace_limit: int = WORKSPACE_LIMIT,
     precision: Precision | None = None,
     reduction: TransducerReduction = "mean",
@@ -109,6 +111,9 @@ def transducer_loss_pruned(
         clamp: every entry of a pruned loss's gradient with respect to the joint network's logits is clipped to [−clamp, clamp].
             None: not clipped.
         zero_infinity: the loss of an utterance without any path is 0 instead of inf. Its gradient is 0 in either case.
+        inplace_grad: the gradients with respect to encoder_logits and predictor_logits are written into their memory in the
+            backward pass, where both need one. Logits must be the result of an operation and serve nothing else; neither
+            torch.compile nor torch.func, and one backward.
         workspace_limit: bytes that the joint network's calls may allocate, besides what they keep for the backward pass.
         precision: how a GPU multiplies float32 in the joint network: "highest", "high" or "medium". None: what
             torch.get_float32_matmul_precision() says, which always holds for the additive network.
@@ -143,6 +148,7 @@ def transducer_loss_pruned(
         encoder_out, predictor_out, targets, joint, encoder_lengths, target_lengths
     )
     additive = _check_both(encoder_logits, predictor_logits, inputs, unbatched)
+    in_place = check_in_place(inplace_grad, encoder_logits, predictor_logits)
     device, states = inputs.encoder.device, inputs.predictor.shape[1]
     width = min(check_count(prune_range, "prune_range", 2), states)
     scales = check_number(simple_scale, "simple_scale"), check_number(pruned_scale, "pruned_scale")
@@ -164,7 +170,7 @@ def transducer_loss_pruned(
         draws = device_generator(generator, device)
         inputs = inputs._replace(seed=torch.randint(2**62, (), generator=draws, device=device))
     of_joint = JointSettings(kind, False, drop, limit, units, width, settings)
-    simple, pruned, first = _losses(inputs, additive, alone, of_joint)
+    simple, pruned, first = _losses(inputs, additive, in_place, alone, of_joint)
     sizes = BatchLengths(inputs.encoder_lengths, inputs.encoder.shape[1], inputs.target_lengths, states - 1)
     simple, pruned = (reduced(losses, sizes, reduction, unbatched) for losses in (simple, pruned))
     loss = scales[0] * simple + scales[1] * pruned
@@ -172,7 +178,11 @@ def transducer_loss_pruned(
 
 
 def _losses(
-    inputs: JointInputs, additive: tuple[Tensor, Tensor], alone: float, of_joint: JointSettings
+    inputs: JointInputs,
+    additive: tuple[Tensor, Tensor],
+    in_place: bool,
+    alone: float,
+    of_joint: JointSettings,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(B,) losses of both networks, and the band's first states (B, T)."""
     lengths, counts, settings = inputs.encoder_lengths, inputs.target_lengths, of_joint.of_lattice
@@ -188,7 +198,7 @@ def _losses(
     )
     try:
         with naming_arguments():
-            simple, by_arc = simple_losses(*additive, inputs.targets, lengths, counts, of_simple)
+            simple, by_arc = simple_losses(*additive, inputs.targets, lengths, counts, in_place, of_simple)
             if settings.durations:
                 first = first_states(
                     *passing_posteriors(by_arc, settings.durations),
@@ -199,6 +209,7 @@ def _losses(
                 ).int()
             else:
                 first = band(by_arc, lengths, counts, width)
+            del by_arc  # which the joint network's workspace may take
             pruned = joint_losses(inputs._replace(band=first), of_joint)
     except ValueError as error:
         raise explained(error, settings, frames, states, inputs.weight.shape[0]) from None

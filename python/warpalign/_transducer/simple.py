@@ -4,25 +4,31 @@ Logits (B, T, U+1, V) are never in memory: their normaliser is one product of sh
 
     log sum_k exp(e[t,k] + g[u,k]) = Z e[t] + Z g[u] + log sum_k softmax(e[t])[k] softmax(g[u])[k],    Z x = log sum_k exp x[k]
 
-On a GPU the shares of bfloat16 logits are rounded to bfloat16, which has the range of float32, and products of them are
-summed in float32.
-
 Source: Kuang et al., "Pruned RNN-T for fast, memory-efficient ASR training", arXiv 2206.13236, section 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from warpalign._core.transforms import Dim, apply, no_derivative, of_each, traceable
+from warpalign._core.losses import Tensors, check_in_place, write_in_place
+from warpalign._core.transforms import Dim, apply, needs_gradient, no_derivative, of_each, traceable
 from warpalign._transducer import ops
 from warpalign._transducer.settings import Settings, as_keywords
-
-_PART_BYTES = 32 * 2**20
+from warpalign._transducer.shares import (
+    cut,
+    factor_of,
+    factor_type,
+    joined,
+    parts_of,
+    product,
+    real_type,
+    shares_of,
+    states_factor,
+)
 
 
 class SimpleSettings(NamedTuple):
@@ -35,62 +41,6 @@ class SimpleSettings(NamedTuple):
     fastemit_lambda: float
     delay_penalty: float
     zero_infinity: bool
-
-
-def _real_type(tensor: Tensor) -> torch.dtype:
-    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
-
-
-def _shares(logits: Tensor, lengths: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """softmax(logits) (B, rows, V), 0 in padding."""
-    shares = logits.softmax(2, dtype=dtype)
-    if lengths is not None:
-        row = torch.arange(logits.shape[1], device=logits.device)
-        shares.masked_fill_((row >= lengths[:, None])[..., None], 0.0)
-    return shares
-
-
-def _factor_type(encoder: Tensor, predictor: Tensor) -> torch.dtype:
-    """Of the shares that are multiplied."""
-    if encoder.is_cuda and encoder.dtype == predictor.dtype == torch.bfloat16:
-        return torch.bfloat16
-    return torch.promote_types(_real_type(encoder), _real_type(predictor))
-
-
-def _factor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """(B, rows, columns) as a factor. bfloat16 has columns of 0 up to a multiple of 8, as matrix units read them."""
-    more = -tensor.shape[2] % 8 if dtype == torch.bfloat16 else 0
-    factor = tensor.to(dtype)
-    return torch.nn.functional.pad(factor, (0, more)) if more else factor
-
-
-def _states_factor(shares: Tensor, dtype: torch.dtype) -> Tensor:
-    """The predictor's shares (B, U+1, V) as a factor; bfloat16 has as many rows as a factor of U + 1 columns has columns."""
-    factor = _factor(shares, dtype)
-    more = -shares.shape[1] % 8 if dtype == torch.bfloat16 else 0
-    return torch.nn.functional.pad(factor, (0, 0, 0, more)) if more else factor
-
-
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b, of factors of one type; of bfloat16 in float32."""
-    if a.dtype == torch.bfloat16:
-        return torch.bmm(a, b, out_dtype=torch.float32)
-    return torch.bmm(a, b)
-
-
-def _parts(logits: Tensor, element_size: int) -> list[slice]:
-    """Utterances of which so many bytes for each of the logits (B, T, V) are in memory at the same time."""
-    batch, frames, columns = logits.shape
-    size = max(_PART_BYTES // max(frames * columns * element_size, 1), 1)
-    return [slice(first, first + size) for first in range(0, batch, size)] or [slice(0, 0)]
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _cut(tensor: Tensor | None, part: slice) -> Tensor | None:
-    return None if tensor is None else tensor[part]
 
 
 class _Rows(NamedTuple):
@@ -110,7 +60,7 @@ def _rows(
     """In one read of the logits: they are CTC's emissions. Padding is arbitrary; invalid labels have NaN, on a CPU an error."""
     batch, rows, columns = logits.shape
     count = targets.shape[1]
-    emissions = logits.new_full((batch, rows, count + 1), torch.nan, dtype=_real_type(logits))
+    emissions = logits.new_full((batch, rows, count + 1), torch.nan, dtype=real_type(logits))
     log_sums = logits.new_empty((batch, rows), dtype=torch.float64)
     of_others, first = log_sums.new_empty(0), 0
     ops.emissions(
@@ -131,10 +81,10 @@ def _rows(
 def _sums(encoder: Tensor, of_states: Tensor, lengths: Tensor | None, states: int) -> Tensor:
     """sum_k of both shares (B, T, U+1). of_states: a factor."""
     sums = []
-    for part in _parts(encoder, of_states.element_size()):
-        shares = _shares(encoder[part], _cut(lengths, part), of_states.dtype)
-        sums.append(_product(_factor(shares, of_states.dtype), of_states[part].mT))
-    found = _joined(sums)[..., :states]
+    for part in parts_of(encoder, of_states.element_size()):
+        shares = shares_of(encoder[part], cut(lengths, part), of_states.dtype)
+        sums.append(product(factor_of(shares, of_states.dtype), of_states[part].mT))
+    found = joined(sums)[..., :states]
     return found + torch.finfo(found.dtype).tiny
 
 
@@ -214,11 +164,38 @@ def _add_columns(to: Tensor, by_arc: Tensor, blanks: tuple[int, ...], scale: flo
 
 
 def _of_first_labels(by_label: Tensor, labels: Tensor) -> Tensor:
-    """by_label (B, T, U), where a label that comes twice has its sum once: no order of additions is open."""
+    """-by_label (B, T, U), where a label that comes twice has its sum once: no order of additions is open."""
+    count = by_label.shape[2]  # torch.compile takes the sizes of `labels` as numbers here
+    if count == 0:
+        return by_label
     same = labels[:, :, None] == labels[:, None, :]
-    place = torch.arange(labels.shape[1], device=labels.device)
+    place = torch.arange(count, device=labels.device)
     is_first = same.to(torch.uint8).argmax(2, keepdim=True) == place
-    return by_label @ is_first.to(by_label)
+    return by_label @ is_first.to(by_label).neg_()
+
+
+class _Flows(NamedTuple):
+    """What the gradients by both logits need of the posteriors of arcs, which have the other sign but in `by_label`."""
+
+    by_sum: Tensor
+    """(B, T, U+1) posteriors of nodes, divided by the sums of the products of both shares: a factor."""
+    by_label: Tensor
+    """(B, T, U) posteriors, of the first of equal labels."""
+    by_blank: Tensor
+    """(B, T, K) sums over states."""
+    by_state: Tensor
+    """(B, U+1, K) sums over frames."""
+
+
+def _flows(by_arc: Tensor, sums: Tensor, labels: Tensor, kind: torch.dtype, fastemit_lambda: float) -> _Flows:
+    if fastemit_lambda:
+        by_arc = by_arc.clone()
+        by_arc[..., -1] *= 1 + fastemit_lambda
+    of_nodes = by_arc[..., 0] + by_arc[..., 1]
+    for k in range(2, by_arc.shape[3]):
+        of_nodes += by_arc[..., k]
+    by_sum = factor_of(of_nodes.div_(sums), kind)
+    return _Flows(by_sum, _of_first_labels(by_arc[:, :, :-1, -1], labels), by_arc.sum(2), by_arc.sum(1))
 
 
 class _SimpleGradient(torch.autograd.Function):
@@ -227,8 +204,10 @@ class _SimpleGradient(torch.autograd.Function):
     @staticmethod
     def forward(
         grad: Tensor,
-        sums: Tensor,
-        by_arc: Tensor,
+        by_sum: Tensor,
+        by_label: Tensor,
+        by_blank: Tensor,
+        by_state: Tensor,
         encoder: Tensor,
         predictor: Tensor,
         targets: Tensor,
@@ -236,10 +215,10 @@ class _SimpleGradient(torch.autograd.Function):
         counts: Tensor | None,
         settings: tuple[Any, ...],
     ) -> tuple[Tensor, Tensor]:
-        labels = _labels(targets, encoder.shape[2])
-        saved = encoder, predictor, labels, lengths, counts, sums, by_arc
-        with torch.autocast(encoder.device.type, enabled=False):
-            return _gradients(grad, saved, SimpleSettings(*settings))
+        flows = _Flows(by_sum, by_label, by_blank, by_state)
+        to = torch.empty_like(encoder), torch.empty_like(predictor)
+        _write_gradients(grad, flows, (encoder, predictor), targets, lengths, counts, settings, to)
+        return to
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -255,9 +234,10 @@ class _SimpleGradient(torch.autograd.Function):
 
 
 class _SimpleLoss(torch.autograd.Function):
-    """(loss (B,), by_arc (B, T, U+1, K), sums (B, T, U+1)).
+    """(loss (B,), by_arc (B, T, U+1, K), and _Flows, which are empty unless they are needed).
 
-    by_arc: posteriors of the arcs with the other sign. sums: of the products of both shares.
+    by_arc: posteriors of the arcs with the other sign. Neither they nor the sums of the products of both shares live until
+    the backward pass.
     """
 
     @staticmethod
@@ -267,71 +247,108 @@ class _SimpleLoss(torch.autograd.Function):
         targets: Tensor,
         lengths: Tensor | None,
         counts: Tensor | None,
+        needs_grad: bool,
+        in_place: bool,
         settings: tuple[Any, ...],
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, ...]:
         labels, of_loss = _labels(targets, encoder.shape[2]), SimpleSettings(*settings)
         with torch.autocast(encoder.device.type, enabled=False):
-            states, kind = None if counts is None else counts + 1, _factor_type(encoder, predictor)
+            states, kind = None if counts is None else counts + 1, factor_type(encoder, predictor)
             # The sums come first: torch.compile takes sizes as numbers where a batch has parts.
-            of_states = _states_factor(_shares(predictor, states, kind), kind)
+            of_states = states_factor(shares_of(predictor, states, kind), kind)
             sums = _sums(encoder, of_states, lengths, predictor.shape[1])
             del of_states
             blank = of_loss.blanks[0]
-            alone = _rows(predictor, targets[:, :0], states, None, blank).log_sums.to(_real_type(predictor))
+            alone = _rows(predictor, targets[:, :0], states, None, blank).log_sums.to(real_type(predictor))
             of_frames = _rows(encoder, targets, lengths, counts, blank)
             by_arc = _arc_weights(encoder, predictor, labels, sums.log(), of_frames, alone, of_loss)
             del of_frames
             loss = _lattice(by_arc, lengths, counts, of_loss)
-        return loss, by_arc, sums
+            if not needs_grad:
+                return loss, by_arc, *(loss.new_empty(0) for _ in _Flows._fields)
+            return loss, by_arc, *_flows(by_arc, sums, labels, kind, of_loss.fastemit_lambda)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        _, by_arc, sums = output
-        ctx.mark_non_differentiable(by_arc, sums)
+        _, by_arc, *flows = output
+        ctx.mark_non_differentiable(by_arc, *flows)
         ctx.set_materialize_grads(False)
-        *tensors, ctx.settings = inputs
-        ctx.save_for_backward(sums, by_arc, *tensors)
+        *tensors, _, ctx.in_place, ctx.settings = inputs
+        ctx.save_for_backward(*flows, *tensors)
+        ctx.is_used = False
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
-        none = (None,) * 4
+        none = (None,) * 6
         if grad is None:
             return None, None, *none
-        return *apply(_SimpleGradient, grad, *ctx.saved_tensors, ctx.settings), *none
+        check_in_place(ctx)
+        if not (ctx.in_place and all(ctx.needs_input_grad[:2])):
+            return *apply(_SimpleGradient, grad, *ctx.saved_tensors, ctx.settings), *none
+        by_sum, by_label, by_blank, by_state, *inputs = ctx.saved_tensors
+        flows = _Flows(by_sum, by_label, by_blank, by_state)
+
+        def write(given: Tensors) -> None:
+            encoder, predictor, targets, lengths, counts = given
+            assert encoder is not None and predictor is not None and targets is not None
+            both = encoder, predictor
+            _write_gradients(grad, flows, both, targets, lengths, counts, ctx.settings, both)
+
+        return *write_in_place(ctx, write, tuple(inputs), 2), *none
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Dim, ...], *arguments: Any) -> Any:
-        return of_each(_SimpleLoss, info.batch_size, in_dims, arguments)
+        *inputs, needs_grad, in_place, settings = arguments
+        needs_grad = needs_grad or any(t.requires_grad for t in inputs[:2])
+        return of_each(_SimpleLoss, info.batch_size, in_dims, (*inputs, needs_grad, in_place, settings))
 
 
-def _gradients(grad: Tensor, saved: Sequence[Any], settings: SimpleSettings) -> tuple[Tensor, Tensor]:
-    """With respect to both logits. Through the normaliser they are products of shares, too."""
-    encoder, predictor, labels, lengths, counts, sums, by_arc = saved
-    columns, states, scale = encoder.shape[2], predictor.shape[1], settings.predictor_only_scale
-    upstream, kind = grad[:, None, None], _factor_type(encoder, predictor)
-    if settings.fastemit_lambda:
-        by_arc = by_arc.clone()
-        by_arc[..., -1] *= 1 + settings.fastemit_lambda
-    by_blank, by_state = by_arc.sum(2).mul_(upstream), by_arc.sum(1).mul_(upstream)
-    by_label = _of_first_labels(by_arc[:, :, :-1, -1] * (upstream * (1 - scale)), labels)
-    by_sum = _factor(by_arc.sum(3).div_(sums).mul_(upstream * (scale - 1)), kind)
-    shares = _shares(predictor, None if counts is None else counts + 1, kind)
-    of_states = _states_factor(shares, kind)
-    by_encoder, of_parts = torch.empty_like(encoder), []
-    for part in _parts(encoder, sums.element_size()):
-        of_frames = _factor(_shares(encoder[part], _cut(lengths, part), kind), kind)
-        of_parts.append(_product(by_sum[part].mT, of_frames))
-        one = _product(by_sum[part], of_states[part])[..., :columns].mul_(of_frames[..., :columns])
-        _add_columns(one, by_blank[part], settings.blanks, 1 - scale)
-        one.scatter_add_(2, labels[part, None].expand(-1, one.shape[1], -1), by_label[part])
-        by_encoder[part] = one
-    by_predictor = _joined(of_parts)[:, :states, :columns].mul_(shares)
-    del of_parts
-    if scale:
-        by_predictor.addcmul_(by_state.sum(2)[..., None], shares.to(by_state.dtype), value=-scale)
-    _add_columns(by_predictor, by_state, settings.blanks, 1)
-    by_predictor[:, :-1].scatter_add_(2, labels[..., None], by_state[:, :-1, -1:])
-    return by_encoder, by_predictor.to(predictor.dtype)
+def _write_product(to: Tensor, a: Tensor, b: Tensor) -> None:
+    """to = a * b, rounded once."""
+    if torch.compiler.is_compiling():  # which does not write to a part of a tensor
+        to.copy_(a * b)
+    else:
+        torch.mul(a, b, out=to)
+
+
+def _write_gradients(
+    grad: Tensor,
+    flows: _Flows,
+    logits: tuple[Tensor, Tensor],
+    targets: Tensor,
+    lengths: Tensor | None,
+    counts: Tensor | None,
+    settings: tuple[Any, ...],
+    to: tuple[Tensor, Tensor],
+) -> None:
+    """With respect to both logits, which `to` may be. Through the normaliser they are products of shares, too.
+
+    With by_sum b, the shares p of a frame and q of a state, s the scale of the predictor alone, and a the posteriors of the
+    arcs that a column names, they are
+
+        (s - 1) (p[t] sum_u b[t,u] q[u] + a),   q[u] ((s - 1) sum_t b[t,u] p[t] + s sum of u's arcs) - a
+    """
+    (encoder, predictor), of_loss = logits, SimpleSettings(*settings)
+    columns, states, scale = encoder.shape[2], predictor.shape[1], of_loss.predictor_only_scale
+    labels, kind = _labels(targets, columns), factor_type(encoder, predictor)
+    upstream = grad[:, None, None].to(flows.by_blank)
+    with torch.autocast(encoder.device.type, enabled=False):
+        for part in parts_of(encoder, flows.by_blank.element_size()):
+            of_frames = factor_of(shares_of(encoder[part], cut(lengths, part), kind), kind)
+            shares = shares_of(predictor[part], None if counts is None else counts[part] + 1, kind)
+            by_sum, of_states = flows.by_sum[part], states_factor(shares, kind)
+            one = product(by_sum, of_states)[..., :columns].mul_(of_frames[..., :columns])
+            _add_columns(one, flows.by_blank[part], of_loss.blanks, -1)
+            one.scatter_add_(2, labels[part, None].expand(-1, one.shape[1], -1), flows.by_label[part])
+            _write_product(to[0][part], one, upstream[part] * (scale - 1))
+            del one
+            by_state = flows.by_state[part]
+            of_part = product(by_sum.mT, of_frames)[:, :states, :columns]
+            of_part.mul_(scale - 1).sub_(by_state.sum(2)[..., None], alpha=scale).mul_(shares)
+            del of_frames, shares
+            _add_columns(of_part, by_state, of_loss.blanks, 1)
+            of_part[:, :-1].scatter_add_(2, labels[part, :, None], by_state[:, :-1, -1:])
+            _write_product(to[1][part], of_part, upstream[part])
 
 
 def simple_losses(
@@ -340,16 +357,19 @@ def simple_losses(
     targets: Tensor,
     lengths: Tensor | None,
     counts: Tensor | None,
+    in_place: bool,
     settings: SimpleSettings,
 ) -> tuple[Tensor, Tensor]:
     """(B,) losses, differentiable by encoder (B, T, V) and predictor (B, U+1, V), and posteriors without a derivative.
 
-    Posteriors are those of all arcs with the other sign, (B, T, U+1, K): of the blanks, and last of the label.
+    Posteriors are those of all arcs with the other sign, (B, T, U+1, K): of the blanks, and last of the label. in_place:
+    gradients take the memory of the logits, where both need one.
     """
     if torch.compiler.is_compiling():
         encoder, predictor = traceable(encoder), traceable(predictor)
-    result: tuple[Tensor, Tensor, Tensor] = apply(
-        _SimpleLoss, encoder, predictor, targets, lengths, counts, tuple(settings)
+    needs = needs_gradient(encoder, predictor)
+    result: tuple[Tensor, ...] = apply(
+        _SimpleLoss, encoder, predictor, targets, lengths, counts, needs, in_place, tuple(settings)
     )
     return result[0], result[1]
 

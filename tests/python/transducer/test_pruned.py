@@ -221,12 +221,50 @@ def test_parts_of_a_batch(device: torch.device, monkeypatch: pytest.MonkeyPatch)
     given: dict[str, Any] = {"encoder_lengths": torch.tensor(LENGTHS[0], device=device), "reduction": "none"}
     results = []
     for limit in (1, 2 * T * V * 8, 2**25):
-        monkeypatch.setattr("warpalign._transducer.simple._PART_BYTES", limit)
+        monkeypatch.setattr("warpalign._transducer.shares._PART_BYTES", limit)
         loss = pruned(tensors, targets, **given).simple
         results.append((loss, *torch.autograd.grad(loss.sum(), tensors[4:])))
     for other in results[:2]:
         for found, wanted in zip(other, results[2], strict=True):
             torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("strided", [False, True])
+def test_inplace_grad_takes_the_logits_memory(
+    strided: bool, dtype: torch.dtype, device: torch.device
+) -> None:
+    """The gradients are those of a call that does not overwrite, bit by bit, also in parts of logits and of a batch."""
+    tensors, targets = network(device, dtype), labels(device)
+    lengths = torch.tensor(LENGTHS, device=device)
+    upstream = torch.tensor([1.0, -0.5, 2.0], device=device)
+    found = []
+    for in_place in (False, True):
+        logits = [t.detach().clone().requires_grad_() for t in tensors[4:]]
+        given = [torch.cat((t, t), 2)[..., ::2] if strided else t * 2 for t in logits]
+        pointers = [t.data_ptr() for t in given]
+        seen: list[int] = []
+        for t in given:
+            t.register_hook(lambda g, seen=seen: seen.append(g.data_ptr()))
+        options: dict[str, Any] = {"encoder_lengths": lengths[0], "target_lengths": lengths[1]}
+        options |= {"prune_range": 3, "reduction": "none", "inplace_grad": in_place}
+        loss = pruned([*tensors[:4], *given], targets, **options).loss
+        found.append(torch.autograd.grad(loss, logits, upstream.to(loss)))
+        assert (sorted(seen) == sorted(pointers)) is in_place
+    for one, other in zip(*found, strict=True):
+        assert one.any() and torch.equal(one, other)
+
+
+def test_inplace_grad_of_one_of_both_logits(device: torch.device) -> None:
+    """Logits that need no gradient keep their values, and then neither gradient is written in place."""
+    tensors, targets = network(device), labels(device)
+    fixed, moving = tensors[5].detach(), tensors[4] * 1
+    kept = fixed.clone()
+    value = pruned([*tensors[:4], moving, fixed], targets, inplace_grad=True).loss
+    (found,) = torch.autograd.grad(value, moving)
+    assert torch.equal(fixed, kept)
+    plain = pruned([*tensors[:4], moving, fixed], targets).loss
+    torch.testing.assert_close(found, torch.autograd.grad(plain, moving)[0], rtol=0, atol=0)
 
 
 def test_edges(device: torch.device) -> None:
@@ -240,7 +278,11 @@ def test_edges(device: torch.device) -> None:
 
     assert (part(0, 2).loss == torch.inf).all()
     assert part(1, 4, prune_range=5).loss.isfinite().all()
-    assert part(4, 0).loss.isfinite().all()
+    unlabelled = part(4, 0)
+    assert unlabelled.loss.isfinite().all()
+    # Every path of an utterance without labels is its blanks: the gradient by a frame's logits sums to 0.
+    (gradient,) = torch.autograd.grad(unlabelled.loss.sum(), tensors[4])
+    assert gradient[:, :4].any() and float(gradient.sum(2).abs().max()) < 1e-12
     tight = part(2, 6, prune_range=2)
     assert tight.simple.isfinite().all() and (tight.pruned == torch.inf).all()
     assert not any(g.any() for g in torch.autograd.grad(tight.pruned.sum(), tensors[:4]))

@@ -58,6 +58,14 @@ SHARED = (
     "reduction",
 )
 CALLS: BadCalls = {
+    f"{NAME}: inplace_grad": pruned(
+        inplace_grad=1, error=TypeError, message="inplace_grad: expected a bool, got int"
+    ),
+    f"{NAME}: inplace_grad of a leaf": pruned(
+        inplace_grad=True,
+        encoder_logits=lambda given: zeros(given, 3, 5, 6, requires_grad=True),
+        message="inplace_grad: expected logits that an operation has computed, got a leaf, whose values would be lost",
+    ),
     **{
         f"{NAME}: {argument} {value}": pruned(error=error, message=message, **{argument: value})
         for argument, value, error, message in SETTINGS
