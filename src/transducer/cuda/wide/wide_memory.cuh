@@ -50,7 +50,7 @@ struct WideGradientMemory {
   float* posterior;
   float* parts[2] = {};          // of the frame that a chunk ends with
   float* states = nullptr;       // (B (U+1), H); null: not wanted
-  float* segments[2] = {};       // of the states, where a chunk ends
+  float* segments[2] = {};       // of the states, where a chunk ends; null with a band
   float* weight_sums = nullptr;  // (split, packed columns, sums_stride)
 
   WideGradientMemory(const TransducerJointProblem& p, const TransducerJointGradient& gradient,
@@ -67,6 +67,7 @@ struct WideGradientMemory {
           static_cast<std::size_t>(std::int64_t{p.lattice.batch} * p.lattice.states * p.hidden),
           "gradient of the predictor");
       for (float*& one : segments) {
+        if (plan.has_band()) break;  // a state's few nodes are added without segments
         one = arena.take<float>(static_cast<std::size_t>(p.lattice.states) * plan.h_panels() * 8,
                                 "sums of states");
       }

@@ -84,7 +84,9 @@ class WidePlan {
   [[nodiscard]] int blocks(int tiles) const { return std::max(std::min(tiles, multiprocessors_), 1); }
 
   // Nodes of a chunk: whole tiles, of which the workspace has room for, besides the bytes that are taken. Of
-  // these numbers down to a half, the one that leaves the fewest multiprocessors without a tile.
+  // these numbers down to a half, the one whose chunks cost least: they leave few multiprocessors without a
+  // tile, and, where the host knows the number of nodes, the last chunk is as large as the others. The number
+  // of live nodes is known within a band alone, where most nodes are live. Of equal ones the smallest.
   [[nodiscard]] std::int32_t chunk(bool for_gradient, std::size_t taken) const {
     std::int64_t row = 16 * h_panels() * factor_parts_ + 4 * columns_.picked();
     row += for_gradient ? 16 * g_panels() * factor_parts_ + static_cast<std::int64_t>(sizeof(WideNode))
@@ -93,8 +95,9 @@ class WidePlan {
     const std::int64_t left = p_.workspace_limit - static_cast<std::int64_t>(taken) - kGaps;
     const std::int64_t most_bytes = tuning_.warpgroup_chunk_bytes;
     const std::int64_t fitting = std::clamp(left, std::int64_t{0}, most_bytes) / (row * kWideRows);
-    const int most = static_cast<int>(
-        std::max<std::int64_t>(std::min(fitting, cuda::div_up(nodes(), std::int64_t{kWideRows})), 1));
+    const std::int64_t all_tiles = cuda::div_up(nodes(), std::int64_t{kWideRows});
+    const int most = static_cast<int>(std::max<std::int64_t>(std::min(fitting, all_tiles), 1));
+    const bool knows_nodes = !for_gradient || has_band();
     const auto turns = [&](int tiles) {
       return cuda::div_up(tiles, multiprocessors_) * factor_parts_ * (factor_parts_ + 1) / 2;
     };
@@ -106,8 +109,8 @@ class WidePlan {
       if (for_gradient) {
         cost += turns(tiles * cuda::div_up(p_.hidden, back_width())) * double(back_width()) * packed();
       }
-      cost /= tiles;
-      if (tiles == most || cost < least) {
+      cost *= knows_nodes ? static_cast<double>(cuda::div_up(all_tiles, std::int64_t{tiles})) : 1.0 / tiles;
+      if (tiles == most || cost <= least) {
         best = tiles;
         least = cost;
       }

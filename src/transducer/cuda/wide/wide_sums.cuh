@@ -28,7 +28,7 @@ struct WideSums {
   const float* parts_from;  // (kParts, panels, 8); with a band (panels, 8)
   float* parts_to;
   float* states;               // (B (U+1), H); null: not wanted
-  const float* segments_from;  // (U+1, panels, 8); not used with a band
+  const float* segments_from;  // (U+1, panels, 8); null with a band
   float* segments_to;
   Band band;
 
