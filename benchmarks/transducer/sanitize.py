@@ -153,9 +153,9 @@ def packed_wrong(dtype: torch.dtype, device: torch.device) -> str | None:
 
 # B, T, U+1, V, H: below, at and above a product's tiles of 64 and 128.
 JOINT_SHAPES = [(1, 1, 1, 7, 1), (2, 9, 5, 63, 17), (1, 33, 4, 129, 64), (2, 70, 3, 40, 131)]
-# More than 16 labels of a half type: warpgroups multiply, by tiles of 216 and of 256 columns.
+# Warpgroups multiply 8 labels or more, by tiles of 216 and of 256 columns.
 WIDE_SHAPES = [(2, 33, 5, 130, 17), (1, 9, 5, 260, 240)]
-FEW_SHAPE = (2, 9, 5, 12, 17)
+FEW_SHAPE = (2, 9, 5, 7, 17)  # blocks multiply
 
 
 def joint_wrong(

@@ -61,7 +61,8 @@ def joints(
 
 def few_labels(_: Machine) -> list[Problem]:
     return [
-        joint(Size(16, 150, 40, labels, "bfloat16", H=512), True, labels)
+        joint(Size(16, 150, 40, labels, dtype, H=512), True, labels)
+        for dtype in ("bfloat16", "float32")
         for labels in (8, 12, 16, 24, 32, 48, 64, 128)
     ]
 

@@ -42,9 +42,9 @@ struct TransducerJointProblem {
   // The type of encoder, predictor, weight, bias and their gradients. On the CPU half types are widened, and
   // everything is float32. On CUDA (compute capability 8.0 and later) matrix units multiply half types and
   // add in float32. h and the gradients by logits are rounded to the half type, as where they are in memory.
-  // Logits are too, but for more than 16 labels on compute capability 9.0; there dh is rounded, one number a
+  // Logits are too, but for 8 labels or more on compute capability 9.0; there dh is rounded, one number a
   // node. Execution::precision decides how CUDA (compute capability 8.0 and later) multiplies float32: for
-  // more than 16 labels on compute capability 9.0, h, W and G are then sums of three (kHighest) or two
+  // 8 labels or more on compute capability 9.0, h, W and G are then sums of three (kHighest) or two
   // bfloat16 numbers. On the CPU every precision is kHighest.
   DType dtype = DType::kFloat32;
   std::int32_t hidden = 1;  // H >= 1

@@ -37,7 +37,7 @@ struct CudaTuning {
 inline constexpr CudaTuning kCudaTunings[] = {
     {
         .device_class = 90,
-        .warpgroup_labels = 17,
+        .warpgroup_labels = 8,
         .warpgroup_chunk_bytes = 94371840,
         .warpgroup_chunk_cost = 800000,
         .warpgroup_weight_parts = 8,

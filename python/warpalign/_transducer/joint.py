@@ -91,7 +91,7 @@ def transducer_loss_from_joint(
             nodes (4 bytes each). Less means smaller chunks of nodes, and more time. A limit that is too small for one chunk
             counts as the smallest that suffices.
         precision: how a GPU multiplies float32: "highest" as exactly as float32 does; "high" and "medium" with fewer bits on
-            the matrix units. With more than 16 labels on compute capability 9.0 factors have 16 bits, from compute
+            the matrix units. With 8 labels or more on compute capability 9.0 factors have 16 bits, from compute
             capability 8.0 on they otherwise have 22 ("high") or 11 ("medium"). None: what
             torch.get_float32_matmul_precision() says. A CPU always multiplies in float32.
         reduction: "none" (B,); "sum"; "mean" over the batch; "mean_target": mean of loss / max(U_b, 1); "mean_volume":
@@ -99,8 +99,8 @@ def transducer_loss_from_joint(
 
     Under torch.autocast all four floating-point tensors are cast, as a linear layer casts them. The CPU widens half types
     to float32. A GPU (compute capability 8.0 and later) multiplies them on its matrix units and adds in float32; hidden
-    numbers and the gradients with respect to the logits are rounded to the half type there. Logits are too, except for more
-    than 16 labels on compute capability 9.0.
+    numbers and the gradients with respect to the logits are rounded to the half type there. Logits are too, except for 8
+    labels or more on compute capability 9.0.
 
     Returns:
         (B,), or 0-d with a reduction or for one utterance; float64 for float64 tensors, else float32.
