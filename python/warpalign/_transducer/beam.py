@@ -23,7 +23,7 @@ from warpalign._transducer.beam_labels import FRAME, LENGTH, NODE, Merge, labels
 from warpalign._transducer.decode_model import Model, check_graph, check_model
 from warpalign._transducer.decode_ops import beam_step
 from warpalign._transducer.joint_weights import JointFunction, JointWeights
-from warpalign._transducer.replay import Replayed
+from warpalign._transducer.replay import captured
 
 _MOST_BEAMS = 16
 
@@ -290,7 +290,7 @@ def _run(model: Model, search: _Search, state: BeamState) -> BeamState:
             place[0]["nodes"] = torch.nn.functional.pad(place[0]["nodes"], (0, 0, 0, more))
             graph = None
         if search.cuda_graph and used > state.most_used:  # the first round has run
-            graph = graph or Replayed(run, place, expand.device)
+            graph = graph or captured(run, place, expand.device)
             goes_on, place = graph(), graph.state
         else:
             place, goes_on = run(place)

@@ -16,7 +16,7 @@ from warpalign._transducer.decode_model import Model, check_graph, check_model
 from warpalign._transducer.decode_ops import greedy_joint_step, greedy_step
 from warpalign._transducer.fusion import Fusion, check_fusion
 from warpalign._transducer.joint_weights import JointFunction, JointWeights
-from warpalign._transducer.replay import Replayed
+from warpalign._transducer.replay import captured
 
 # Columns of the operators' `walk`.
 FRAME, SYMBOLS, LABEL, LABEL_FRAME, LABEL_DURATION = range(5)
@@ -268,7 +268,7 @@ def _search_cuda(
     all_walks, graph = [walks], None
     while bool(goes_on):
         if replayed:
-            graph = graph or Replayed(run, place, model.encoder.device)
+            graph = graph or captured(run, place, model.encoder.device)
             walks, goes_on = graph()
         else:
             place, (walks, goes_on) = run(place)
