@@ -58,7 +58,9 @@ struct Found {
   std::vector<double> value, linear, grad_epsilon, f, g, grad_x, grad_y, plan;
 };
 
-Found solve(const Cloud& cloud, const SinkhornOptions& options, Precision precision) {
+// equal: y is x, in the same memory.
+Found solve(const Cloud& cloud, const SinkhornOptions& options, Precision precision,
+            const char* way = "points_on_units", bool equal = false) {
   const auto [n, m, dim] = std::tuple{cloud.n, cloud.m, cloud.dim};
   const DeviceBuffer x(as<float>(cloud.x)), y(as<float>(cloud.y)), a(as<float>(cloud.a)),
       b(as<float>(cloud.b));
@@ -68,10 +70,10 @@ Found solve(const Cloud& cloud, const SinkhornOptions& options, Precision precis
   p.m = m;
   p.dim = dim;
   p.x = {x.data(), {n * dim, dim, 1}};
-  p.y = {y.data(), {m * dim, dim, 1}};
+  p.y = {equal ? x.data() : y.data(), {m * dim, dim, 1}};
   p.cost_scale = kScale;
   p.a = {a.data(), options.rho_a, nullptr};
-  p.b = {b.data(), options.rho_b, nullptr};
+  p.b = {equal ? a.data() : b.data(), options.rho_b, nullptr};
   p.mass = options.mass;
   p.reference = options.reference;
   p.updates = options.updates;
@@ -92,7 +94,7 @@ Found solve(const Cloud& cloud, const SinkhornOptions& options, Precision precis
   out.grad_y = grad_y.data();
   out.grad_cost = plan.data();
   Execution execution = Execution::cuda(0, nullptr, precision);
-  execution.way = precision == Precision::kHighest ? "points" : "points_on_units";
+  execution.way = way;
   const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
   const DeviceBuffer workspace(bytes);
   EXPECT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
@@ -141,17 +143,21 @@ void expect_right(const Cloud& cloud, const SinkhornOptions& options, Precision 
   }
 }
 
-constexpr Precision kOnUnits[] = {Precision::kHigh, Precision::kMedium};
+constexpr Precision kOnUnits[] = {Precision::kHighest, Precision::kHigh, Precision::kMedium};
+constexpr int kFewestOfHighest = 9;
 
-// Features are padded to 64; more than that come in pieces of 64. Tiles have 128 points (kHigh) or 256,
-// stages 64.
+// kMedium rounds the factors of the gradients' products.
+double gradient_tolerance(Precision precision) { return precision == Precision::kMedium ? 1e-3 : 2e-5; }
+
+// Features are padded to 32 or 64; more than that come in pieces of 64. Tiles have 128 points, or 256
+// (kMedium), stages 64.
 TEST_F(PointsCuda, ExactPointsOfEveryWidth) {
   const SinkhornOptions options{.epsilon = 2, .rho_b = 3, .iterations = 3};
-  for (const auto& [n, dim] : {std::tuple{1, 5}, {33, 33}, {130, 17}, {65, 64}, {70, 130}}) {
+  for (const auto& [n, dim] :
+       {std::tuple{1, 5}, {1, 9}, {33, 33}, {130, 17}, {65, 64}, {127, 32}, {70, 130}}) {
     for (const Precision precision : kOnUnits) {
-      // kMedium rounds the factors of the gradients' products.
-      const double gradient = precision == Precision::kHigh ? 2e-5 : 1e-3;
-      expect_right(Cloud::exact(n, dim), options, precision, 1e-5, gradient);
+      if (precision == Precision::kHighest && dim < kFewestOfHighest) continue;
+      expect_right(Cloud::exact(n, dim), options, precision, 1e-5, gradient_tolerance(precision));
     }
   }
 }
@@ -167,8 +173,7 @@ TEST_F(PointsCuda, EveryProblemOfExactPoints) {
         SinkhornOptions{
             .epsilon = 1, .updates = SinkhornUpdates::kSymmetric, .epsilon_start = 20, .iterations = 2}}) {
     for (const Precision precision : kOnUnits) {
-      const double gradient = precision == Precision::kHigh ? 2e-5 : 1e-3;
-      expect_right(Cloud::exact(70, 19), options, precision, 1e-5, gradient);
+      expect_right(Cloud::exact(70, 19), options, precision, 1e-5, gradient_tolerance(precision));
     }
   }
 }
@@ -206,7 +211,8 @@ TEST_F(PointsCuda, EqualPoints) {
 TEST_F(PointsCuda, SharedProblemsAreRightAndHaveTheSameBitsAgain) {
   const Cloud cloud = Cloud::exact(260, 9);
   for (const auto& [precision, updates] : {std::pair{Precision::kMedium, SinkhornUpdates::kSymmetric},
-                                           {Precision::kHigh, SinkhornUpdates::kAlternating}}) {
+                                           {Precision::kHigh, SinkhornUpdates::kAlternating},
+                                           {Precision::kHighest, SinkhornUpdates::kSymmetric}}) {
     const SinkhornOptions options{.epsilon = 1, .updates = updates, .iterations = 2};
     expect_right(cloud, options, precision, 1e-5, 1e-3);
     const Found one = solve(cloud, options, precision), other = solve(cloud, options, precision);
@@ -225,12 +231,154 @@ TEST_F(PointsCuda, CoordinatesThatAreNotFinite) {
   const SinkhornOptions options{.epsilon = 1, .iterations = 3};
   Cloud cloud = Cloud::random(40, 30, 9);
   cloud.x[3 * 9 + 2] = kInf;
-  const Found want = solve(cloud, options, Precision::kHighest);
-  cloud.x[3 * 9 + 2] = kInf;
-  const Found got = solve(cloud, options, Precision::kMedium);
-  EXPECT_TRUE(same_bits(got.f, want.f) && same_bits(got.g, want.g) && same_bits(got.plan, want.plan));
+  const Found want = solve(cloud, options, Precision::kHighest, "points");
+  for (const Precision precision : kOnUnits) {
+    const Found got = solve(cloud, options, precision);
+    EXPECT_TRUE(same_bits(got.f, want.f) && same_bits(got.g, want.g) && same_bits(got.plan, want.plan));
+  }
   cloud.x[3 * 9 + 2] = kNan;
   EXPECT_TRUE(std::isnan(solve(cloud, options, Precision::kHigh).value[0]));
+  EXPECT_TRUE(std::isnan(solve(cloud, options, Precision::kHighest).value[0]));
+}
+
+// Errors against float64: of potentials and value relative to epsilon, of the plan where it is above 1e-3 of
+// its largest entry, of gradients relative to the largest.
+struct Errors {
+  double potentials, value, plan, gradients;
+};
+
+Errors errors_of(const Cloud& cloud, const SinkhornOptions& options, const SinkhornAnswer& want,
+                 const Found& got) {
+  const auto [n, m, dim] = std::tuple{cloud.n, cloud.m, cloud.dim};
+  Errors errors{};
+  // A constant moves from one side's potentials to the other's without a change of the plan.
+  double shift = 0;
+  for (int i = 0; i < n; ++i) shift += (got.f[i] - want.f[i]) / n;
+  for (int i = 0; i < n; ++i)
+    errors.potentials = std::max(errors.potentials, std::abs(got.f[i] - want.f[i] - shift));
+  for (int j = 0; j < m; ++j)
+    errors.potentials = std::max(errors.potentials, std::abs(got.g[j] - want.g[j] + shift));
+  errors.potentials /= options.epsilon;
+  errors.value = std::abs(got.value[0] - want.dual) / options.epsilon;
+  const double most = largest(want.plan);
+  std::vector<double> grad_x(n * dim), grad_y(m * dim);
+  for (int i = 0; i < n; ++i) {
+    for (int j = 0; j < m; ++j) {
+      const double entry = want.plan[i * m + j];
+      if (entry > 1e-3 * most) {
+        errors.plan = std::max(errors.plan, std::abs(got.plan[i * m + j] / (kScale * entry) - 1));
+      }
+      for (int d = 0; d < dim; ++d) {
+        const double slope = 2 * kScale * entry * (cloud.x[i * dim + d] - cloud.y[j * dim + d]);
+        grad_x[i * dim + d] += slope;
+        grad_y[j * dim + d] -= slope;
+      }
+    }
+  }
+  errors.gradients = std::max(distance(got.grad_x, grad_x) / largest(grad_x),
+                              distance(got.grad_y, grad_y) / largest(grad_y));
+  return errors;
+}
+
+// Points in clusters far from the origin. Coordinates are float32 numbers.
+Cloud clusters(int n, int m, int dim, double radius) {
+  Cloud cloud = Cloud::random(n, m, dim);
+  const std::vector<double> centres = normal(5 * dim, 65);
+  for (std::vector<double>* const points : {&cloud.x, &cloud.y}) {
+    for (std::size_t k = 0; k < points->size(); ++k) {
+      const std::size_t i = k / dim, d = k % dim;
+      double& v = (*points)[k];
+      v = static_cast<double>(static_cast<float>(100 + centres[i % 5 * dim + d] + radius * v));
+    }
+  }
+  return cloud;
+}
+
+// Errors of six products are at most twice those of differences in float32.
+void expect_as_right_as_differences(const Cloud& cloud, double epsilon) {
+  constexpr double kFloor = 1e-6;  // of exponentials
+  const SinkhornOptions options{.epsilon = epsilon, .iterations = 4};
+  const SinkhornAnswer want =
+      detail::transport::reference::sinkhorn(cloud.costs(), cloud.a, cloud.b, options);
+  const Errors plain = errors_of(cloud, options, want, solve(cloud, options, Precision::kHighest, "points"));
+  const Errors split = errors_of(cloud, options, want, solve(cloud, options, Precision::kHighest));
+  EXPECT_LE(split.potentials, 2 * plain.potentials + kFloor);
+  EXPECT_LE(split.value, 2 * plain.value + kFloor);
+  EXPECT_LE(split.plan, 2 * plain.plan + kFloor);
+  EXPECT_LE(split.gradients, 2 * plain.gradients + kFloor);
+}
+
+// Of points that are spread, and of clusters whose distances are much larger than those of points within
+// them.
+TEST_F(PointsCuda, SixProductsAreAsRightAsDifferences) {
+  for (const auto& [n, m, dim, radius] : {std::tuple{70, 140, 20, 0.0},
+                                          {65, 64, 9, 0.0},
+                                          {140, 33, 70, 0.0},
+                                          {66, 70, 33, 0.2},
+                                          {70, 66, 17, 0.05},
+                                          {64, 65, 130, 0.1}}) {
+    SCOPED_TRACE(testing::Message() << n << " x " << m << " x " << dim << ", radius " << radius);
+    const bool spread = radius == 0;
+    expect_as_right_as_differences(spread ? Cloud::random(n, m, dim) : clusters(n, m, dim, radius),
+                                   0.1 * dim * (spread ? 1 : radius * radius));
+  }
+}
+
+// All coordinates are near the largest one, so that sums of products are as large as they can be.
+TEST_F(PointsCuda, SixProductsOfCornersOfACube) {
+  for (const int dim : {9, 16, 64, 144}) {
+    SCOPED_TRACE(testing::Message() << dim << " features");
+    Cloud cloud = Cloud::random(66, 70, dim);
+    for (std::vector<double>* const points : {&cloud.x, &cloud.y}) {
+      for (std::size_t k = 0; k < points->size(); ++k) {
+        double& v = (*points)[k];
+        const bool upper = k / dim % 4 == 0 || v > 0;  // some points are near one corner
+        v = static_cast<double>(static_cast<float>((upper ? 1 : -1) * (1.9 + 0.03 * std::abs(v))));
+      }
+    }
+    expect_as_right_as_differences(cloud, 0.3 * dim);
+  }
+}
+
+// Where an error of a product would be seen in a logit, costs are differences.
+TEST_F(PointsCuda, ClustersThatAreTooSmallForProducts) {
+  const Cloud cloud = clusters(66, 70, 17, 1e-3);
+  const SinkhornOptions options{.epsilon = 1.7e-6, .iterations = 3};
+  const Found want = solve(cloud, options, Precision::kHighest, "points");
+  const Found got = solve(cloud, options, Precision::kHighest);
+  EXPECT_TRUE(same_bits(got.f, want.f) && same_bits(got.g, want.g) && same_bits(got.plan, want.plan) &&
+              same_bits(got.grad_x, want.grad_x) && same_bits(got.grad_y, want.grad_y));
+}
+
+// A set with itself: the rows' sums are the columns'.
+TEST_F(PointsCuda, SetsWithThemselves) {
+  Cloud cloud = Cloud::random(130, 130, 20);
+  cloud.y = cloud.x;
+  cloud.b = cloud.a;
+  const SinkhornOptions options{.epsilon = 4, .updates = SinkhornUpdates::kSymmetric, .iterations = 4};
+  for (const Precision precision : kOnUnits) {
+    const Found want = solve(cloud, options, precision);
+    const Found got = solve(cloud, options, precision, "points_on_units", true);
+    EXPECT_TRUE(same_bits(got.f, got.g));
+    EXPECT_LE(distance(got.f, want.f), 2e-6 * largest(want.f));
+    EXPECT_LE(distance(got.grad_x, want.grad_x), 1e-5 * largest(want.grad_x));
+    EXPECT_TRUE(same_bits(got.grad_x, got.grad_y));
+  }
+}
+
+// Nearly all mass of a plan is between each point and itself. Gradients come from the rest.
+TEST_F(PointsCuda, GradientsOfASharpPlanOfASetWithItself) {
+  Cloud cloud = Cloud::random(130, 130, 20);
+  cloud.y = cloud.x;
+  cloud.b = cloud.a;
+  const SinkhornOptions options{.epsilon = 0.7, .updates = SinkhornUpdates::kSymmetric, .iterations = 4};
+  const SinkhornAnswer want =
+      detail::transport::reference::sinkhorn(cloud.costs(), cloud.a, cloud.b, options);
+  const Errors plain =
+      errors_of(cloud, options, want, solve(cloud, options, Precision::kHighest, "points", true));
+  const Errors split =
+      errors_of(cloud, options, want, solve(cloud, options, Precision::kHighest, "points_on_units", true));
+  EXPECT_LE(split.gradients, 2 * plain.gradients + 1e-6);
 }
 
 }  // namespace

@@ -99,12 +99,15 @@ TEST(PlansCuda, OfPointsFollowFromEveryArgument) {
 TEST(PlansCuda, OnMatrixUnitsFollowFromEveryArgument) {
   Call call(false);
   call.execution.precision = Precision::kHigh;
+  call.problem.n = 6000;
+  call.problem.dim = 20;
   expect_no_stale_plan<Call>(
       {call}, {
                   {"dim", [](Call& c) { c.problem.dim = 3; }},
                   {"gradient", [](Call& c) { c.gradient = true; }},
                   {"updates", [](Call& c) { c.problem.updates = SinkhornUpdates::kSymmetric; }},
                   {"precision", [](Call& c) { c.execution.precision = Precision::kMedium; }},
+                  {"highest", [](Call& c) { c.execution.precision = Precision::kHighest; }},
                   {"way", [](Call& c) { c.execution.way = "points"; }},
                   {"capability", [](Call& c) { c.device.compute_capability_major = 7; }},
               });

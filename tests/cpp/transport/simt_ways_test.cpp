@@ -95,17 +95,16 @@ TEST_F(WaysCuda, OfPointsAreRightWhereTheyServe) {
 
 TEST_F(WaysCuda, AnErrorSaysWhyAndWhichWaysCan) {
   double value = 0;
-  EXPECT_EQ(
-      to_string(Points{}.value(by("points_on_units"), value)),
-      "way: points_on_units cannot serve this call: precision is kHighest, which binary16 is not; these "
-      "ways can: kept_rows, points");
+  EXPECT_EQ(to_string(Points{}.value(by("points_on_units"), value)),
+            "way: points_on_units cannot serve this call: matrix units take 9 features or more at "
+            "Precision::kHighest; these ways can: kept_rows, points");
   EXPECT_EQ(
       to_string(Points{}.value(by("block_rows"), value)),
       "way: block_rows cannot serve this call: it takes a cost matrix, and the problem has points; these "
       "ways can: kept_rows, points");
   EXPECT_EQ(to_string(Points{.dim = 33}.value(by("kept_rows"), value)),
             "way: kept_rows cannot serve this call: it takes points of at most 32 features; these ways can: "
-            "points");
+            "points, points_on_units");
   EXPECT_EQ(to_string(Points{.m = 513}.value(by("kept_rows"), value)),
             "way: kept_rows cannot serve this call: it takes rows of at most 512 columns, or 256 in float64; "
             "these ways can: points");

@@ -25,7 +25,8 @@ class PlanGradient : public Points<Real_> {
         write_sums(own, g.sums[k], g.grad_weights[k]);
       }
       if (own.p.grad_points) {
-        gradient_of_side(pass, of_rows, own.p.grad_points, static_cast<Real>(per_cost), Weights{*this});
+        gradient_of_side(pass, of_rows, own.p.grad_points, static_cast<Real>(per_cost), Weights{*this},
+                         typename Base::All{});
       }
     }
     const PlanSums all = team.joined(sums);

@@ -5,7 +5,7 @@
 namespace warpalign::detail::transport {
 namespace {
 
-constexpr SinkhornKernel<float> kKernel = unit_entry<1>();
+constexpr SinkhornKernel<float> kKernel = entry<SolveKernel<UnitPoints<1>>>();
 
 }  // namespace
 

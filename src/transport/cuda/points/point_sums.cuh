@@ -57,7 +57,12 @@ class PointSums : public Points<Real_> {
   __device__ __forceinline__ void run_tiles(const Pass& pass, PlanSums& sums) const {
     constexpr PassKind kColumns = kKind == PassKind::kEvaluate ? PassKind::kSums : kKind;
     if (pass.rows) tiles_of_side(kKind, pass, true, sums);
-    if (pass.columns) tiles_of_side(kColumns, pass, false, sums);
+    if (!pass.columns) return;
+    if (pass.rows && columns_.p.partials == rows_.p.partials) {
+      columns_.parts = rows_.parts;  // a set with itself: the columns' sums are the rows'
+    } else {
+      tiles_of_side(kColumns, pass, false, sums);
+    }
   }
 
   // Calls body(own tile, part, first stage, last stage) for this block's runs. Sets parts that a tile does

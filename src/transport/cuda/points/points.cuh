@@ -43,8 +43,8 @@ class Points : public Tiles<Real_> {
   // Writes the gradients with respect to the points of both sides that are not null.
   __device__ __forceinline__ void write_gradients(const Pass& pass) const {
     const Real scale = static_cast<Real>(p_.cost_scale);
-    if (rows_.p.grad_points) gradient_of_side(pass, true, rows_.p.grad_points, scale, One{});
-    if (columns_.p.grad_points) gradient_of_side(pass, false, columns_.p.grad_points, scale, One{});
+    if (rows_.p.grad_points) gradient_of_side(pass, true, rows_.p.grad_points, scale, One{}, All{});
+    if (columns_.p.grad_points) gradient_of_side(pass, false, columns_.p.grad_points, scale, One{}, All{});
   }
 
  protected:
@@ -91,6 +91,10 @@ class Points : public Tiles<Real_> {
   struct One {
     static constexpr bool kIsOne = true;
   };
+  // All points.
+  struct All {
+    __device__ __forceinline__ bool operator()(int) const { return true; }
+  };
 
   // The thread's part of W P of a tile, times the factor of the cost's derivative that features share, goes
   // to shared memory. along += W P (1 - C) of each own point.
@@ -119,10 +123,12 @@ class Points : public Tiles<Real_> {
   }
 
   // to = scale * sum over the other points of W P dC / dx. A task is a tile of points and 64 features; costs
-  // are computed again for every 64 features. weights(own, other, w) computes a tile of W.
-  template <class Weights>
+  // are computed again for every 64 features. weights(own, other, w) computes a tile of W. asks(i): whether
+  // the gradients of points i ... i + 63 are asked for.
+  template <class Weights, class Asks>
   __device__ __attribute__((noinline)) void gradient_of_side(const Pass& pass, bool of_rows, Real* to,
-                                                             Real scale, const Weights& weights) const {
+                                                             Real scale, const Weights& weights,
+                                                             const Asks& asks) const {
     const Side<Real>& own = of_rows ? rows_ : columns_;
     const Side<Real>& other = of_rows ? columns_ : rows_;
     Shared& s = shared();
@@ -131,6 +137,7 @@ class Points : public Tiles<Real_> {
     Real* const gradient = to + own.row_of_batch() * p_.dim;
     for (int task = team_.rank; task < cuda::div_up(own.p.length, kTile) * pieces; task += team_.blocks) {
       const int begin = task / pieces * kTile, first = task % pieces * kTile;
+      if (!asks(begin)) continue;
       const TilePoints own_points{own, begin};
       __syncthreads();
       load_numbers(own_points, 0, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0,

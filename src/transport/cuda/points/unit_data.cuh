@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/memory/copy_async.cuh"
+#include "cuda/numbers/half.cuh"
 #include "transport/cuda/costs/pass.cuh"
 #include "transport/cuda/solve/side.cuh"
 
@@ -13,7 +14,6 @@ namespace warpalign::detail::transport {
 
 inline constexpr int kUnitPiece = 4;  // blocks of 16 features at a time
 inline constexpr int kUnitStages = 3;
-inline constexpr int kUnitWarps = 8;
 
 // 8 features of a point. 32 of them are a block of 16 points and 16 features, in four matrices of 8 points
 // and 8 features: points 0 to 7 and 8 to 15 of features 0 to 7, then of features 8 to 15. Word 32 m + lane of
@@ -22,9 +22,57 @@ struct alignas(16) UnitRow {
   std::uint32_t v[4];
 };
 
+// The grid of the large ones of three parts. Coordinates are at most 2^14, so that in units of the grid
+// norms are at most 2^24: so are all sums of products, whose squares are at most products of norms.
+__device__ __forceinline__ double unit_grid(int dim) {
+  int exponent;
+  const float mantissa = frexp(static_cast<float>(dim), &exponent);  // in [0.5, 1)
+  return exp2(2.0 + (mantissa == 0.5f ? exponent : exponent + 1) / 2);
+}
+
+// The squared norm of two coordinates, from the products that the units make.
+template <int kTerms>
+__device__ __forceinline__ double unit_norm(int v, const UnitRow (&parts)[kTerms]) {
+  float part[kTerms][2];
+#pragma unroll
+  for (int term = 0; term < kTerms; ++term) {
+    cuda::widen_pair<cuda::Float16>(parts[term].v[v], part[term][0], part[term][1]);
+  }
+  double norm = 0;
+#pragma unroll
+  for (int e = 0; e < 2; ++e) {
+#pragma unroll
+    for (int i = 0; i < kTerms; ++i) {
+#pragma unroll
+      for (int j = 0; j < kTerms - i; ++j) {
+        norm += static_cast<double>(part[i][e]) * static_cast<double>(part[j][e]);
+      }
+    }
+  }
+  return norm;
+}
+
+// Each part is what the parts before it have left of a number, rounded to binary16; the first one of three
+// to the grid.
+template <int kTerms>
+__device__ __forceinline__ void unit_split(double (&left)[2], double grid, int v, UnitRow (&parts)[kTerms]) {
+#pragma unroll
+  for (int term = 0; term < kTerms; ++term) {
+    float next[2];
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      next[e] = static_cast<float>(kTerms == 3 && term == 0 ? rint(left[e] / grid) * grid : left[e]);
+    }
+    parts[term].v[v] = cuda::narrow_pair<cuda::Float16>(next[0], next[1]);
+    cuda::widen_pair<cuda::Float16>(parts[term].v[v], next[0], next[1]);
+#pragma unroll
+    for (int e = 0; e < 2; ++e) left[e] -= static_cast<double>(next[e]);
+  }
+}
+
 // A side in a pass.
 struct UnitSide {
-  const UnitRow* points[2];  // (groups of 16 points, blocks of 16 features, 32): large and small parts
+  const UnitRow* points[3];  // (groups of 16 points, blocks of 16 features, 32): parts, the largest first
   const double* norms;       // squared, of the rounded points
   const double* at;          // potentials; null: 0
   const float* weights;      // null: uniform weights
@@ -41,8 +89,9 @@ enum class UnitMakes { kOwn, kBoth, kGradient };
 
 // Constants of a pass.
 struct UnitPassNumbers {
-  double norm_factor;    // k / s^2
+  double norm_factor;    // k / s^2, half of the factor of products
   double rounder;        // rounds potentials minus norms to their grid
+  double norm_rounder;   // rounds norms over s^2 to their grid
   float inverse_square;  // 1 / s^2
 };
 
@@ -59,7 +108,8 @@ class UnitData {
   struct alignas(16) Numbers {
     float main[kPointsStage][2];  // the point's part of its logits, and its weight
     float lo[kPointsStage];       // the low part of the former
-    float norm[kPointsStage];
+    float norm[kPointsStage];     // over s^2
+    float norm_lo[kTerms == 3 ? kPointsStage : 4];
   };
   // The current work of a block. In shared memory, because all threads need the same few of its numbers at a
   // time.
@@ -79,6 +129,8 @@ class UnitData {
     int part_count;
     int piece;
     bool writes_plan;
+    bool is_one_set;  // gradients leave out pairs of a point with itself: their differences are 0
+    int* near;        // for gradients with three terms: set where differences of points are small
   };
 
   struct alignas(16) Shared {
@@ -107,10 +159,13 @@ class UnitData {
     float hi[kRows];
     float lo[kRows];
     float weight[kRows];
-    float norm[kRows];
+    float norm[kRows];  // over s^2
+    float norm_lo[kRows];
     float linear = 0;
     float logits = 0;
-    float scale[kRows];  // for gradients: a factor of each row
+    // For gradients: a factor of each row, and the sum of its costs, each times the plan.
+    float scale[kRows];
+    float costs[kRows] = {};
   };
 
   // A point's part of its logits, as a pair, and its weight. A point that does not exist has logits of -inf.
@@ -118,6 +173,12 @@ class UnitData {
                                                                double norm) {
     if (at == CUDART_INF) at = 0;
     return Potential<float>::split(fma(-numbers.norm_factor, norm, at), numbers.rounder);
+  }
+  // A norm over s^2, as a pair with three terms, and otherwise as one number.
+  static __device__ __forceinline__ Potential<float> norm_of(const UnitPassNumbers& numbers, double norm) {
+    const double scaled = norm * static_cast<double>(numbers.inverse_square);
+    if constexpr (kTerms == 3) return Potential<float>::split(scaled, numbers.norm_rounder);
+    return {static_cast<float>(scaled), 0};
   }
   [[nodiscard]] static __device__ __forceinline__ float weight_of(const UnitSide& side, float weight) {
     return side.counts ? 1.0f : weight;
@@ -129,7 +190,7 @@ class UnitData {
     for (int r = 0; r < kRows; ++r) {
       const int i = first + r * 8;
       own.hi[r] = static_cast<float>(-CUDART_INF);
-      own.lo[r] = own.weight[r] = own.norm[r] = own.scale[r] = 0;
+      own.lo[r] = own.weight[r] = own.norm[r] = own.norm_lo[r] = own.scale[r] = 0;
       if (i >= work.own.count) continue;
       const double norm = work.own.norms[i];
       double bits = 0;
@@ -146,7 +207,9 @@ class UnitData {
       own.hi[r] = at.hi;
       own.lo[r] = at.lo;
       own.weight[r] = weight_of(work.own, work.own.weights ? work.own.weights[i] : work.own.uniform);
-      own.norm[r] = static_cast<float>(norm * static_cast<double>(work.numbers.inverse_square));
+      const Potential<float> scaled = norm_of(work.numbers, norm);
+      own.norm[r] = scaled.hi;
+      own.norm_lo[r] = scaled.lo;
     }
   }
 
@@ -183,8 +246,9 @@ class UnitData {
       to.main[k][0] = z.hi;
       to.main[k][1] = of_reference;
       to.lo[k] = z.lo;
-      to.norm[k] =
-          exists ? static_cast<float>(norm * static_cast<double>(work.numbers.inverse_square)) : 0.0f;
+      const Potential<float> scaled = norm_of(work.numbers, exists ? norm : 0.0);
+      to.norm[k] = scaled.hi;
+      if constexpr (kTerms == 3) to.norm_lo[k] = scaled.lo;
     }
   };
 

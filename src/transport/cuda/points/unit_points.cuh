@@ -1,6 +1,7 @@
-// Costs from points on matrix units: squared distances in float32, with one or two binary16 numbers per
+// Costs from points on matrix units: squared distances in float32, with one to three binary16 numbers per
 // coordinate. Points are rounded and packed once per problem, and all passes use the same rounded points.
-// Problems with coordinates that are not finite take the path of points.cuh.
+// Problems with coordinates that are not finite take the path of points.cuh, and with three terms so do
+// passes whose logits differ by so many bits that an error of a product would be seen (kMostBits).
 #pragma once
 
 #include "transport/cuda/points/point_sums.cuh"
@@ -9,23 +10,24 @@
 
 namespace warpalign::detail::transport {
 
-template <int kTerms>
+// kMostTerms: 1; or 3, which serves two and three terms (SolveParams::terms).
+template <int kMostTerms>
 class UnitPoints : public PointSums<float> {
  public:
   using Base = PointSums<float>;
   static constexpr const char* name() {
-    return kTerms == 1 ? "points, one product on units" : "points, three products on units";
+    return kMostTerms == 1 ? "points, one product on units" : "points, split products on units";
   }
-  static constexpr int kFrags = kTerms == 1 ? 2 : 1;
-  static constexpr int kOwn = UnitPass<kTerms, kFrags, kUnitPiece>::kOwn;
+  // With more terms a warp's factors and sums need more registers than two blocks leave.
+  static constexpr int kBlocks = kMostTerms == 1 ? 2 : 1;
 
   __device__ __forceinline__ UnitPoints(const SolveParams<float>& p, Team& team, const Side<float>& rows,
                                         const Side<float>& columns)
       : Base(p, team, rows, columns), waits_(team) {}
 
   static std::size_t shared_bytes(const SolveLayout& layout) {
-    using Largest = UnitPass<kTerms, kFrags, kUnitPiece>;
-    static_assert(sizeof(typename Largest::Shared) >= sizeof(typename UnitPass<kTerms, 1, 0>::Shared));
+    using Largest = UnitPass<kMostTerms, 1, kUnitPiece>;
+    static_assert(sizeof(typename Largest::Shared) >= sizeof(typename UnitPass<kMostTerms, 1, 0>::Shared));
     return std::max(Base::shared_bytes(layout), kScratchBytes + sizeof(typename Largest::Shared));
   }
 
@@ -43,16 +45,23 @@ class UnitPoints : public PointSums<float> {
     const int exponent = top.size > 0 ? max(ilogbf(top.size), -100) : 0;
     scale_ = exp2(static_cast<double>(kBits - exponent));
     Top norm;
-    pack(rows_, norm);
-    pack(columns_, norm);
+    with_terms([&]<int kTerms>() {
+      pack<kTerms>(rows_, norm);
+      pack<kTerms>(columns_, norm);
+    });
     return norm.size;
   }
   __device__ __forceinline__ void take_extent(float norm) { norm_top_ = static_cast<double>(norm); }
 
   template <PassKind kKind>
   __device__ __forceinline__ void run(const Pass& pass, PlanSums& sums) const {
-    if (scale_ == 0) return this->template run_tiles<kKind>(pass, sums);
+    if (scale_ == 0 || bits(pass) > most_bits()) return this->template run_tiles<kKind>(pass, sums);
     constexpr PassKind kColumns = kKind == PassKind::kEvaluate ? PassKind::kSums : kKind;
+    if (pass.rows && pass.columns && is_one_set()) {
+      of_any_width<kKind, Makes::kOwn>(pass, true, sums);
+      columns_.parts = rows_.parts;  // a set with itself: the columns' sums are the rows'
+      return;
+    }
     if constexpr (kKind != PassKind::kLargest) {
       if (pass.rows && pass.columns && p_.symmetric_iterations > 0)
         return of_any_width<kKind, Makes::kBoth>(pass, true, sums);
@@ -63,13 +72,20 @@ class UnitPoints : public PointSums<float> {
 
   // Called after a pass that has computed the sums of both sides.
   __device__ __forceinline__ void write_gradients(const Pass& pass) const {
-    if (scale_ == 0) return Base::write_gradients(pass);
-    if (!rows_.p.grad_points && !columns_.p.grad_points) return;
+    if (scale_ == 0 || bits(pass) > most_bits()) return Base::write_gradients(pass);
+    const bool of_rows = rows_.p.grad_points, copies = of_rows && columns_.p.grad_points && is_one_set();
+    const bool of_columns = columns_.p.grad_points && !copies;
+    if (!of_rows && !of_columns) return;
     waits_.barrier();
-    if (rows_.p.grad_points) gradient_of(pass, true);
-    if (!columns_.p.grad_points) return;
-    if (rows_.p.grad_points) waits_.barrier();  // the parts use the same memory
-    gradient_of(pass, false);
+    if (of_rows) gradient_of(pass, true);
+    if (of_rows && of_columns) waits_.barrier();  // the parts use the same memory
+    if (of_columns) gradient_of(pass, false);
+    if (p_.terms == 3) {
+      waits_.barrier();
+      if (of_rows) gradient_of_near(pass, true);
+      if (of_columns) gradient_of_near(pass, false);
+    }
+    if (copies) copy_gradients();
   }
 
  private:
@@ -81,6 +97,55 @@ class UnitPoints : public PointSums<float> {
     __device__ __forceinline__ void join(const Top& other) { size = larger(size, other.size); }
   };
 
+  // Three terms have an error of some 2^-32 of the bits by which logits may differ, two and one more.
+  static constexpr double kMostBits = 1 << 14;
+  [[nodiscard]] __device__ __forceinline__ double most_bits() const {
+    return p_.terms == 3 ? kMostBits : CUDART_INF;
+  }
+  // k times the largest squared norm: a quarter of the most bits that costs take from a logit.
+  [[nodiscard]] __device__ __forceinline__ double bits(const Pass& pass) const {
+    return pass.k * norm_top_ / (scale_ * scale_);
+  }
+
+  // For each tile of a side's points: whether some are so near to the other side's that their gradients are
+  // made again, from differences.
+  [[nodiscard]] __device__ __forceinline__ int* near(const Side<float>& side) const {
+    return side.p.near + side.team * cuda::div_up(side.p.length, kUnitGradientPoints);
+  }
+
+  // Gradients from differences, of tiles with near points.
+  __device__ __forceinline__ void gradient_of_near(const Pass& pass, bool of_rows) const {
+    const Side<float>& side = of_rows ? rows_ : columns_;
+    this->gradient_of_side(pass, of_rows, side.p.grad_points, static_cast<float>(p_.cost_scale),
+                           typename Base::One{},
+                           [&](int i) { return i < side.count && near(side)[i / kUnitGradientPoints] != 0; });
+  }
+
+  // Whether both sides are one set: then they have the same potentials, sums and gradients.
+  [[nodiscard]] __device__ __forceinline__ bool is_one_set() const {
+    return columns_.p.partials == rows_.p.partials;
+  }
+  __device__ __forceinline__ void copy_gradients() const {
+    waits_.barrier();
+    const std::int64_t first = rows_.row_of_batch() * p_.dim, step = std::int64_t{team_.blocks} * blockDim.x;
+    for (std::int64_t n = std::int64_t{team_.rank} * blockDim.x + threadIdx.x;
+         n < std::int64_t{rows_.p.length} * p_.dim; n += step) {
+      columns_.p.grad_points[first + n] = rows_.p.grad_points[first + n];
+    }
+  }
+
+  // Calls body.template operator()<kTerms>().
+  template <class Body>
+  __device__ __forceinline__ void with_terms(const Body& body) const {
+    if constexpr (kMostTerms == 1) {
+      body.template operator()<1>();
+    } else if (p_.terms == 3) {
+      body.template operator()<3>();
+    } else {
+      body.template operator()<2>();
+    }
+  }
+
   [[nodiscard]] __device__ __forceinline__ int blocks_of_features() const { return unit_blocks(p_.dim); }
   [[nodiscard]] __device__ __forceinline__ float* centre() const {
     return p_.centres + static_cast<std::int64_t>(rows_.team) * p_.dim;
@@ -90,15 +155,15 @@ class UnitPoints : public PointSums<float> {
   }
   [[nodiscard]] __device__ __forceinline__ UnitRow* packed(const Side<float>& side, int term) const {
     return static_cast<UnitRow*>(side.p.packed) +
-           (static_cast<std::int64_t>(side.team) * kTerms + term) * packed_rows(side);
+           (static_cast<std::int64_t>(side.team) * p_.terms + term) * packed_rows(side);
   }
   [[nodiscard]] __device__ __forceinline__ double* norms(const Side<float>& side) const {
     return side.p.norms + static_cast<std::int64_t>(side.team) * side.p.length;
   }
 
-  // A coordinate relative to the centre.
-  [[nodiscard]] __device__ __forceinline__ float relative(const Side<float>& side, int i, int d) const {
-    return *feature(side.p.points, side.b, i, d) - centre()[d];
+  // A coordinate relative to the centre, exactly.
+  [[nodiscard]] __device__ __forceinline__ double relative(const Side<float>& side, int i, int d) const {
+    return static_cast<double>(*feature(side.p.points, side.b, i, d)) - static_cast<double>(centre()[d]);
   }
 
   // Calls body(n, lane) for n < count, each n by one warp of the team.
@@ -130,31 +195,34 @@ class UnitPoints : public PointSums<float> {
     int d = first % p_.dim;
 #pragma unroll 4
     for (int i = first / p_.dim; i < side.count; i += points) {
-      top.size = larger(top.size, abs(relative(side, i, d)));
+      top.size = larger(top.size, static_cast<float>(abs(relative(side, i, d))));
       d += features;
       if (d >= p_.dim) d -= p_.dim, ++i;
     }
   }
 
   // A warp owns 16 points, a lane 8 of every 16 features of one point. Missing points and features are 0.
-  __device__ __forceinline__ void pack(const Side<float>& side, Top& top) const {
+  template <int kTerms>
+  __device__ __attribute__((noinline)) void pack(const Side<float>& side, Top& top) const {
     const int blocks = blocks_of_features();
-    const auto scale = static_cast<float>(scale_);
+    const double grid = unit_grid(p_.dim);
     by_warps(cuda::div_up(side.count, kPointsStage) * (kPointsStage / 16), [&](int group, int lane) {
       const int i = group * 16 + lane % 16;
+      if (kTerms == 3 && side.p.grad_points && i % kUnitGradientPoints == 0)
+        near(side)[i / kUnitGradientPoints] = 0;
       double norm = 0;
       for (int block = 0; block < blocks; ++block) {
         const int d = block * 16 + lane / 16 * 8;
         UnitRow parts[kTerms];
 #pragma unroll
         for (int v = 0; v < 4; ++v) {
-          float x[2];
+          double x[2];
           for (int e = 0; e < 2; ++e) {
             const bool exists = i < side.count && d + 2 * v + e < p_.dim;
-            x[e] = exists ? scale * relative(side, i, d + 2 * v + e) : 0.0f;
+            x[e] = exists ? scale_ * relative(side, i, d + 2 * v + e) : 0.0;
           }
-          split(x[0], x[1], v, parts);
-          norm += norm_of(v, parts);
+          unit_split(x, grid, v, parts);
+          norm += unit_norm(v, parts);
         }
         const std::int64_t n = (static_cast<std::int64_t>(group) * blocks + block) * 32 + lane;
         for (int term = 0; term < kTerms; ++term) packed(side, term)[n] = parts[term];
@@ -165,44 +233,33 @@ class UnitPoints : public PointSums<float> {
       top.size = larger(top.size, static_cast<float>(norm) * 1.000001f);
     });
   }
-  // The squared norm of two coordinates, without the product of the two small parts, which the units leave
-  // out too.
-  static __device__ __forceinline__ double norm_of(int v, const UnitRow (&parts)[kTerms]) {
-    float large[2], small[2] = {};
-    cuda::widen_pair<cuda::Float16>(parts[0].v[v], large[0], large[1]);
-    if constexpr (kTerms == 2) cuda::widen_pair<cuda::Float16>(parts[1].v[v], small[0], small[1]);
-    double norm = 0;
-    for (int e = 0; e < 2; ++e) {
-      norm +=
-          static_cast<double>(large[e]) * (static_cast<double>(large[e]) + 2 * static_cast<double>(small[e]));
-    }
-    return norm;
+  // Calls body.template operator()<the UnitPass for the points' width>().
+  template <bool kGradient, class Body>
+  __device__ __forceinline__ void with_units(const Body& body) const {
+    with_terms([&]<int kTerms>() {
+      constexpr int kFrags = kGradient ? 1 : unit_fragments(kTerms, false);
+      switch (blocks_of_features()) {
+        case 2:
+          return body.template operator()<UnitPass<kTerms, kFrags, 2>>();
+        case kUnitPiece:
+          return body.template operator()<UnitPass<kTerms, kFrags, kUnitPiece>>();
+        default:
+          constexpr int kFragsOfPieces = kGradient ? 1 : unit_fragments(kTerms, true);
+          return body.template operator()<UnitPass<kTerms, kFragsOfPieces, 0>>();
+      }
+    });
   }
-  static __device__ __forceinline__ void split(float first, float second, int v, UnitRow (&parts)[kTerms]) {
-    parts[0].v[v] = cuda::narrow_pair<cuda::Float16>(first, second);
-    if constexpr (kTerms == 2) {
-      float large[2];
-      cuda::widen_pair<cuda::Float16>(parts[0].v[v], large[0], large[1]);
-      parts[1].v[v] = cuda::narrow_pair<cuda::Float16>(first - large[0], second - large[1]);
-    }
-  }
-
   template <PassKind kKind, Makes kMakes>
   __device__ __forceinline__ void of_any_width(const Pass& pass, bool of_rows, PlanSums& sums) const {
-    if (blocks_of_features() == kUnitPiece) {
-      return pass_over<UnitPass<kTerms, kFrags, kUnitPiece>, kKind, kMakes>(pass, of_rows, sums);
-    }
-    return pass_over<UnitPass<kTerms, kFrags, 0>, kKind, kMakes>(pass, of_rows, sums);
+    with_units<false>([&]<class Units>() { pass_over<Units, kKind, kMakes>(pass, of_rows, sums); });
   }
   __device__ __forceinline__ void gradient_of(const Pass& pass, bool of_rows) const {
-    if (blocks_of_features() == kUnitPiece)
-      return gradient_over<UnitPass<kTerms, 1, kUnitPiece>>(pass, of_rows);
-    return gradient_over<UnitPass<kTerms, 1, 0>>(pass, of_rows);
+    with_units<true>([&]<class Units>() { gradient_over<Units>(pass, of_rows); });
   }
 
   [[nodiscard]] __device__ __forceinline__ UnitSide unit_side(const Side<float>& side, const double* at,
                                                               double lambda) const {
-    return {{packed(side, 0), packed(side, kTerms - 1)},
+    return {{packed(side, 0), packed(side, p_.terms > 1 ? 1 : 0), packed(side, p_.terms - 1)},
             norms(side),
             at,
             side.p.weights ? side.p.weights + side.row_of_batch() : nullptr,
@@ -227,9 +284,11 @@ class UnitPoints : public PointSums<float> {
   template <class Units>
   __device__ __forceinline__ void describe_pass(const Pass& pass, bool of_rows, const Side<float>& own,
                                                 const Side<float>& other) const {
-    const double inverse = 1 / (scale_ * scale_), factor = pass.k * inverse;
+    const double inverse = 1 / (scale_ * scale_);
+    // A float32 number, because the products' factor is one: the factors of norms and products agree.
+    const auto factor = static_cast<double>(static_cast<float>(pass.k * inverse));
     const UnitPassNumbers numbers{factor, rounder_of<float>(pass.largest + factor * norm_top_),
-                                  static_cast<float>(inverse)};
+                                  rounder_of<float>(norm_top_ * inverse), static_cast<float>(inverse)};
     describe<Units>([&](auto& work) {
       work.own = unit_side(own, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0);
       work.other = unit_side(other, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda);
@@ -240,6 +299,7 @@ class UnitPoints : public PointSums<float> {
       work.part_stride = own.p.length;
       work.part_count = own.parts;
       work.writes_plan = p_.plan;
+      work.is_one_set = is_one_set();
     });
   }
 
@@ -272,7 +332,7 @@ class UnitPoints : public PointSums<float> {
     const Side<float>& own = of_rows ? rows_ : columns_;
     const Side<float>& other = of_rows ? columns_ : rows_;
     describe_pass<Units>(pass, of_rows, own, other);
-    const int pieces = blocks_of_features() / kUnitPiece;
+    const int pieces = unit_pieces(p_.dim);
     const float scale = static_cast<float>(2 * p_.cost_scale / scale_);
     float* const to = own.p.grad_points + own.row_of_batch() * p_.dim;
     const auto final = [&](float v) { return pass.is_nan ? static_cast<float>(CUDART_NAN) : scale * v; };
@@ -287,6 +347,7 @@ class UnitPoints : public PointSums<float> {
         work.piece = piece;
         work.first_stage = first;
         work.last_stage = last;
+        work.near = near(own) + begin / Units::kOwn;
       });
       const bool is_whole = first == 0 && last == share.stages();
       float* const part = gradient_part(team_.rank);
@@ -329,14 +390,5 @@ class UnitPoints : public PointSums<float> {
   double scale_ = 0;     // 0: matrix units are not used
   double norm_top_ = 0;  // the largest norm of a rounded point
 };
-
-// The entry of the kernel with kTerms numbers per coordinate.
-template <int kTerms>
-constexpr SinkhornKernel<float> unit_entry() {
-  SinkhornKernel<float> kernel = entry<SolveKernel<UnitPoints<kTerms>>>();
-  kernel.terms = kTerms;
-  kernel.own_points = UnitPoints<kTerms>::kOwn;
-  return kernel;
-}
 
 }  // namespace warpalign::detail::transport

@@ -2,14 +2,21 @@
 //
 //   t[i,j] = own[i] + other[j] + (2 k / s^2) <x'[i], y'[j]>,     own[i] = w[i] - (k / s^2) |x'[i]|^2
 //
-// x' and y' are the points relative to a centre, times a power of two s, rounded to one binary16 number or to
-// two whose sum has 22 bits. Norms are those of the rounded points. So t is that of slightly moved points,
+// x' and y' are the points relative to a centre, times a power of two s, rounded to one binary16 number, or
+// to the sum of two or three. Norms are those of the rounded points. So t is that of slightly moved points,
 // and the cost of equal points is 0.
+//
+// With three terms the largest parts are multiples of a grid so coarse that float32 has every sum of their
+// products exactly (Mukunoki et al., "DGEMM using tensor cores", 2020). own, other and norms are pairs whose
+// high parts are on a grid as well. A fused multiply-add adds the exact sums to the high parts: where points
+// are near each other, all digits of t remain. The other products are smaller by 2^-9.
 //
 // A block's 8 warps own points of one side, in registers, and go through the other side in stages of 64
 // points, which are copied to a ring in shared memory. A block owns a run of such steps, which may begin and
 // end anywhere within the other side, so that all blocks have the same number.
 #pragma once
+
+#include <type_traits>
 
 #include "transport/cuda/points/unit_products.cuh"
 
@@ -41,7 +48,6 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
     const int own_group = (work.own_begin + warp * 16 * kFrags) / 16;
     // Groups are padded to whole stages; the results of a warp without points are not used.
     const bool working = own_group * 16 < work.own.count;
-    const float minus_infinity = static_cast<float>(-CUDART_INF);
 
     OwnNumbers own;
     Data::template load_own<kGradient>(work, own_group * 16 + g, own);
@@ -51,16 +57,16 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
       for (int term = 0; term < kTerms; ++term) load_factor(work, term, own_group, 0, lane, a[term]);
     }
     [[maybe_unused]] float moment[kGradient ? kWidth : 1][kFrags][2][4] = {};  // sums of P y'
-    float own_sums[kRows], stage_sums[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) own_sums[r] = kLargest ? minus_infinity : 0.0f;
+    using Total = std::conditional_t<kTerms == 3, double, float>;
+    Total own_sums[kRows];
+    float stage_sums[kRows];
+    start_sums<kLargest>(own_sums);
 
-    [[maybe_unused]] const bool writes_plan = work.writes_plan;
     const int steps = (work.last_stage - work.first_stage) * pieces;
     Incoming incoming;
     start_copies<kKind>(s, work, steps, pieces, incoming);
 
-    float sum[kPieces ? kPointsStage / 16 : 1][kFrags][2][4];
+    Sums sum[kPieces ? kPointsStage / 16 : 1];
     for (int step = 0; step < steps; ++step) {
       const int stage = step / pieces, piece = step - stage * pieces;
       await_step<kKind>(s, work, step, steps, pieces, incoming);
@@ -73,24 +79,25 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
         if constexpr (kColumns) clear_columns(s.columns[stage % 2][warp], lane);
         continue;
       }
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) stage_sums[r] = kLargest ? minus_infinity : 0.0f;
+      start_sums<kLargest>(stage_sums);
       if constexpr (kPieces) {
         multiply_piece(work, points, own_group, piece == 0, piece_at(work, piece, pieces), lane, sum);
         if (piece + 1 < pieces) continue;
       }
-#pragma unroll
+#pragma unroll kTerms == 3 && !kPieces ? 1 : kPointsStage / 16
       for (int c = 0; c < kPointsStage / 16; ++c) {
-        auto& pairs = sum[kPieces ? c : 0];
-        if constexpr (!kPieces) multiply_all(a, points, c, lane, pairs);
+        Sums& products = sum[kPieces ? c : 0];
+        if constexpr (!kPieces) multiply_all(a, points, c, lane, products);
+        auto& pairs = products.of[0];
         float column_sums[4] = {};
-        add_terms<kKind, kMakes>(numbers, 16 * c + 2 * t, factor, cost_factor, own, pairs, stage_sums,
-                                 column_sums);
+        const int other = (work.first_stage + stage) * kPointsStage + 16 * c + 2 * t;
+        const int diagonal = kGradient && work.is_one_set ? own_group * 16 + g - other : kNoDiagonal;
+        add_terms<kKind, kMakes>(numbers, 16 * c + 2 * t, diagonal, factor, cost_factor, own, products,
+                                 stage_sums, column_sums);
         if constexpr (kGradient) add_moments(points, c, lane, pairs, stage_sums, moment);
         if constexpr (kKind == PassKind::kEvaluate && !kGradient) {
-          if (writes_plan) {
-            write_plan(own_group * 16 + g, (work.first_stage + stage) * kPointsStage + 16 * c + 2 * t, pairs,
-                       sink);
+          if (work.writes_plan) {
+            write_plan(own_group * 16 + g, other, pairs, sink);
           }
         }
         if constexpr (kColumns) store_columns(s.columns[stage % 2][warp] + 16 * c, lane, column_sums);
@@ -116,13 +123,13 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
   using Data::load_factor;
   using Data::piece_at;
   using Products::add_moments;
-  using Products::clear;
   using Products::write_gradient;
   using typename Data::Factor;
   using typename Data::Incoming;
   using typename Data::Numbers;
   using typename Data::OwnNumbers;
   using typename Data::Quad;
+  using typename Products::Sums;
 
   // Starts the copies of the first steps, and loads the other points' numbers of the first two stages.
   template <PassKind kKind>
@@ -162,10 +169,10 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
   template <class StagePoints>
   static __device__ __forceinline__ void multiply_piece(const Work& work, const StagePoints& points,
                                                         int own_group, bool is_first, int piece, int lane,
-                                                        float (&sum)[kPointsStage / 16][kFrags][2][4]) {
+                                                        Sums (&sum)[kPointsStage / 16]) {
     if (is_first) {
 #pragma unroll
-      for (int c = 0; c < kPointsStage / 16; ++c) clear(sum[c]);
+      for (int c = 0; c < kPointsStage / 16; ++c) sum[c].clear();
     }
 #pragma unroll
     for (int k = 0; k < kUnitPiece; ++k) {
@@ -188,7 +195,7 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
   // The products of all features, of 16 points of the stage. The own factors are in registers.
   template <class Factors, class StagePoints>
   static __device__ __forceinline__ void multiply_all(const Factors& a, const StagePoints& points, int c,
-                                                      int lane, float (&pairs)[kFrags][2][4]) {
+                                                      int lane, Sums& sum) {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
       Factor b[kTerms];
@@ -197,29 +204,32 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
         cuda::load_matrices(b[term].v, &points[term][c][k][row_of_right(lane)]);
       }
       if (k == 0) {
-        Products::template multiply<true>(a, k, b, pairs);
+        Products::template multiply<true>(a, k, b, sum);
       } else {
-        Products::template multiply<false>(a, k, b, pairs);
+        Products::template multiply<false>(a, k, b, sum);
       }
     }
   }
 
   // Adds the terms of a lane's pairs with 16 points of the stage to the sums of its own points, and with
   // UnitMakes::kBoth to those of the other points: first ... + 1 and first + 8 ... + 9. Replaces products by
-  // entries of the plan where these are used.
+  // entries of the plan where these are used. diagonal: the index of the lane's first own point less that of
+  // its first other point, if pairs of a point with itself are left out.
+  static constexpr int kNoDiagonal = 1 << 20;
   template <PassKind kKind, Makes kMakes>
-  static __device__ __forceinline__ void add_terms(const Numbers& numbers, int first, float factor,
-                                                   float cost_factor, OwnNumbers& own,
-                                                   float (&pairs)[kFrags][2][4], float (&stage_sums)[kRows],
+  static __device__ __forceinline__ void add_terms(const Numbers& numbers, int first, int diagonal,
+                                                   float factor, float cost_factor, OwnNumbers& own,
+                                                   Sums& sum, float (&stage_sums)[kRows],
                                                    float (&column_sums)[4]) {
     constexpr bool kColumns = kMakes == Makes::kBoth, kGradient = kMakes == Makes::kGradient;
     constexpr bool kLargest = kKind == PassKind::kLargest;
+    auto& pairs = sum.of[0];
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       const int j = first + 8 * n;
       const Quad main = *reinterpret_cast<const Quad*>(numbers.main[j]);
-      [[maybe_unused]] const float lo[2] = {kTerms == 2 ? numbers.lo[j] : 0.0f,
-                                            kTerms == 2 ? numbers.lo[j + 1] : 0.0f};
+      [[maybe_unused]] const float lo[2] = {kTerms > 1 ? numbers.lo[j] : 0.0f,
+                                            kTerms > 1 ? numbers.lo[j + 1] : 0.0f};
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
 #pragma unroll
@@ -227,18 +237,31 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
           const float product = pairs[r / 2][n][r % 2 * 2 + i];
           float logit = fmaf(factor, product, own.hi[r] + main.v[2 * i]);
           if constexpr (kTerms == 2) logit += own.lo[r] + lo[i];
+          [[maybe_unused]] float rest = 0;
+          if constexpr (kTerms == 3) {
+            rest = sum.of[1][r / 2][n][r % 2 * 2 + i];
+            logit += fmaf(factor, rest, own.lo[r] + lo[i]);
+          }
           if constexpr (kLargest) {
             stage_sums[r] = larger(stage_sums[r], logit);
           } else {
             const float e = exp2_of(logit);
             if constexpr (kGradient) {
-              pairs[r / 2][n][r % 2 * 2 + i] = e * main.v[2 * i + 1];
+              const float mass = diagonal + 8 * r == 8 * n + i ? 0.0f : e * main.v[2 * i + 1];
+              if constexpr (kTerms == 3) {
+                const float cost = fmaf(cost_factor, product + rest, own.norm[r] + numbers.norm[j + i]);
+                own.costs[r] = fmaf(mass, cost, own.costs[r]);
+              }
+              pairs[r / 2][n][r % 2 * 2 + i] = mass;
               continue;
             }
             if constexpr (kColumns) column_sums[2 * n + i] = fmaf(e, own.weight[r], column_sums[2 * n + i]);
             if constexpr (kKind == PassKind::kEvaluate) {
               const float weighted = e * main.v[2 * i + 1], mass = own.weight[r] * weighted;
-              const float cost = fmaf(cost_factor, product, own.norm[r] + numbers.norm[j + i]);
+              float cost = fmaf(cost_factor, product, own.norm[r] + numbers.norm[j + i]);
+              if constexpr (kTerms == 3) {
+                cost += fmaf(cost_factor, rest, own.norm_lo[r] + numbers.norm_lo[j + i]);
+              }
               stage_sums[r] += weighted;
               own.linear = fmaf(mass, cost, own.linear);
               own.logits = fmaf(mass, fmaxf(logit, -FLT_MAX), own.logits);  // 0 times -infinity is 0
@@ -285,13 +308,19 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
     }
   }
 
-  template <PassKind kKind>
+  template <bool kLargest, class Total>
+  static __device__ __forceinline__ void start_sums(Total (&sums)[kRows]) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) sums[r] = kLargest ? static_cast<Total>(-CUDART_INF) : Total(0);
+  }
+  template <PassKind kKind, class Total>
   static __device__ __forceinline__ void end_stage(const float (&stage_sums)[kRows], OwnNumbers& own,
-                                                   float (&own_sums)[kRows], PlanSums& sums) {
+                                                   Total (&own_sums)[kRows], PlanSums& sums) {
     constexpr bool kLargest = kKind == PassKind::kLargest;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      own_sums[r] = kLargest ? larger(own_sums[r], stage_sums[r]) : own_sums[r] + stage_sums[r];
+      const Total sum = stage_sums[r];
+      own_sums[r] = kLargest ? larger(own_sums[r], sum) : own_sums[r] + sum;
     }
     if constexpr (kKind == PassKind::kEvaluate) {
       sums.linear += static_cast<double>(own.linear);
@@ -300,15 +329,15 @@ class UnitPass : public UnitProducts<kTerms, kFrags, kBlocks> {
     }
   }
   // Joins the lanes' sums of own points `row` + 8 r, and writes them.
-  template <bool kLargest>
+  template <bool kLargest, class Total>
   static __device__ __forceinline__ void write_sums(const Work& work, int row,
-                                                    const float (&own_sums)[kRows]) {
+                                                    const Total (&own_sums)[kRows]) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const float all =
-          cuda::reduce<4>(own_sums[r], [](float x, float y) { return kLargest ? larger(x, y) : x + y; });
+      const Total all =
+          cuda::reduce<4>(own_sums[r], [](Total x, Total y) { return kLargest ? larger(x, y) : x + y; });
       const int i = row + r * 8;
-      if (threadIdx.x % 4 == 0 && i < work.own.count) work.own_sums[i] = all;
+      if (threadIdx.x % 4 == 0 && i < work.own.count) work.own_sums[i] = static_cast<float>(all);
     }
   }
 

@@ -12,7 +12,6 @@ struct SinkhornKernel {
   // The number of blocks of this layout that the current device holds at the same time.
   Status (*resident_blocks)(const SolveLayout& layout, int* blocks);
   Status (*launch)(const SolveParams<Real>& params, cudaStream_t stream);
-  int terms = 0;                 // binary16 numbers per coordinate; 0: matrix units are not used
   int cluster = 1;               // blocks that share a row
   int own_points = kPointsTile;  // points that a block owns at a time, for costs from points
 };
@@ -36,9 +35,9 @@ const SinkhornKernel<Real>& kept_rows_kernel();
 template <class Real>
 const SinkhornKernel<Real>& points_kernel();
 
-// The same with matrix units, for squared distances: one binary16 number per coordinate, or two.
+// The same with matrix units, for squared distances: one binary16 number per coordinate, or two or three.
 const SinkhornKernel<float>& medium_points_kernel();
-const SinkhornKernel<float>& high_points_kernel();
+const SinkhornKernel<float>& split_points_kernel();
 
 // The kernel that reads a plan (plan_kernel.cuh), for given costs or points.
 template <class Real>

@@ -45,6 +45,7 @@ class Plan {
     key.precision = execution.precision;
     key.device = cuda::traits_of(execution.cuda_device);
     way_ = key.way;
+    terms_ = key.terms();
     tiles_ = !key.has_rows();
     const SolveChoice<Real> choice = choose<Real>(key);
     kernel_ = choice.kernel;
@@ -85,8 +86,8 @@ class Plan {
       params.columns.splits = parts(p_.m, p_.n);
     }
     // One pass computes the sums of both sides: those of the columns have a part for every tile of rows.
-    if (kernel_->terms > 0 && p_.updates != SinkhornUpdates::kAlternating) {
-      params.columns.splits = std::max(params.columns.splits, cuda::div_up(p_.n, kernel_->own_points));
+    if (terms_ > 0 && p_.updates != SinkhornUpdates::kAlternating) {
+      params.columns.splits = std::max(params.columns.splits, cuda::div_up(p_.n, own_points()));
     }
     const int columns = params.columns.length;
     const bool keeps = job_ == Job::kSolve && way_ == Way::kKeptRows;
@@ -99,8 +100,9 @@ class Plan {
         "sums of blocks");
     params.kept_costs = arena.take<Real>(
         layout_.of_points ? teams * params.rows.length * kept_stride(columns) : 0, "costs of points");
-    params.centres = arena.take<float>(kernel_->terms > 0 ? teams * p_.dim : 0, "centres");
-    const bool has_parts = kernel_->terms > 0 && has_gradients_;
+    params.terms = terms_;
+    params.centres = arena.take<float>(terms_ > 0 ? teams * p_.dim : 0, "centres");
+    const bool has_parts = terms_ > 0 && has_gradients_;
     params.gradient_blocks =
         has_parts ? std::max(blocks_of_gradient(p_.n, p_.m), blocks_of_gradient(p_.m, p_.n)) : 0;
     params.gradient_parts =
@@ -111,11 +113,13 @@ class Plan {
       side->partials = arena.take<Real>(teams * side->splits * length, "partial sums");
       const bool has_lengths = !p_.cost.data && p_.cost_kind == CostKind::kCosine;
       side->inverse_lengths = arena.take<Real>(has_lengths ? teams * length : 0, "lengths of points");
-      const bool packs = kernel_->terms > 0;
+      const bool packs = terms_ > 0;
       side->packed = arena.take<std::byte>(
-          packs ? teams * kernel_->terms * unit_rows(side->length, p_.dim) * kUnitRowBytes : 0,
-          "packed points");
+          packs ? teams * terms_ * unit_rows(side->length, p_.dim) * kUnitRowBytes : 0, "packed points");
       side->norms = arena.take<double>(packs ? teams * length : 0, "squares of points");
+      side->near = arena.take<int>(
+          terms_ == 3 && has_gradients_ ? teams * cuda::div_up(side->length, kUnitGradientPoints) : 0,
+          "tiles whose gradients are differences");
       if (job_ != Job::kDifferentiate) continue;
       SideTangentParams<Real>& moved = side == &params.rows ? params.tangents.rows : params.tangents.columns;
       moved.stretches = arena.take<Real>(has_lengths ? teams * length : 0, "lengths of points");
@@ -176,7 +180,8 @@ class Plan {
     params.checks_sums = job_ == Job::kSolve;
     params.symmetric_iterations = symmetric_iterations(p_);
     // A pass over both sides then computes the rows' sums alone (points/point_sums.cuh).
-    if (way_ == Way::kPoints && job_ == Job::kSolve && has_equal_sides(p_)) {
+    const bool of_points = way_ == Way::kPoints || way_ == Way::kPointsOnUnits;
+    if (of_points && job_ == Job::kSolve && has_equal_sides(p_)) {
       params.columns.partials = params.rows.partials;
     }
     params.rows_first = swapped_;
@@ -205,11 +210,15 @@ class Plan {
   [[nodiscard]] int blocks_of_gradient(int length, int other_length) const {
     return gradient_blocks(length, other_length, p_.dim, layout_.team_blocks, layout_.sharing_steps);
   }
+  // The points of one side that a block owns at a time.
+  [[nodiscard]] int own_points() const {
+    if (terms_ > 0) return unit_own_points(terms_, p_.dim);
+    return p_.dim <= kMostDimOfRows ? kOwnPointsOfRows : kernel_->own_points;
+  }
   // The number of parts of the sums of a side's points.
   [[nodiscard]] int parts(int length, int other_length) const {
     if (job_ != Job::kSolve) return point_splits(length, other_length, layout_.team_blocks);
-    const int tile = kernel_->terms == 0 && p_.dim <= kMostDimOfRows ? kOwnPointsOfRows : kernel_->own_points;
-    return StepShare(cuda::div_up(length, tile), cuda::div_up(other_length, kPointsStage),
+    return StepShare(cuda::div_up(length, own_points()), cuda::div_up(other_length, kPointsStage),
                      layout_.team_blocks)
         .most_parts();
   }
@@ -220,6 +229,7 @@ class Plan {
   bool swapped_;
   bool tiles_;
   Way way_;
+  int terms_;  // SolveKey::terms()
   const SinkhornKernel<Real>* kernel_;
   SolveLayout layout_{};
   Status status_;

@@ -86,16 +86,29 @@ inline constexpr int kPointsStage = 64;  // other points in shared memory at a t
 inline constexpr int kMostDimOfRows = 8;
 inline constexpr int kOwnPointsOfRows = 2 * kPointsThreads;
 
-// For matrix units, points are packed in blocks of 16 points and 16 features: 32 rows of 8 features.
-WARPALIGN_ANYWHERE constexpr int unit_blocks(int dim) { return cuda::div_up(dim, 64) * 4; }
+// For matrix units, points are packed in blocks of 16 points and 16 features: 32 rows of 8 features. Up to 32
+// features are two blocks, more of them come in pieces of kUnitFeatures.
+inline constexpr int kUnitFeatures = 64;
+WARPALIGN_ANYWHERE constexpr int unit_pieces(int dim) { return cuda::div_up(dim, kUnitFeatures); }
+WARPALIGN_ANYWHERE constexpr int unit_blocks(int dim) {
+  return dim <= 32 ? 2 : unit_pieces(dim) * (kUnitFeatures / 16);
+}
 WARPALIGN_ANYWHERE constexpr std::int64_t unit_rows(int length, int dim) {
   return std::int64_t{cuda::div_up(length, kPointsStage)} * (kPointsStage / 16) * unit_blocks(dim) * 32;
 }
 
 inline constexpr int kUnitRowBytes = 16;
+inline constexpr int kUnitWarps = 8;
+// A warp owns 16 times so many points: one, where sums of three terms stay in registers from piece to piece.
+WARPALIGN_ANYWHERE constexpr int unit_fragments(int terms, bool has_pieces) {
+  return terms == 3 && has_pieces ? 1 : 2;
+}
+// The points of one side that a block owns at a time.
+WARPALIGN_ANYWHERE constexpr int unit_own_points(int terms, int dim) {
+  return 16 * unit_fragments(terms, dim > kUnitFeatures) * kUnitWarps;
+}
 // Gradients of such points: the points and features that a block owns at a time.
 inline constexpr int kUnitGradientPoints = 128;
-inline constexpr int kUnitFeatures = 64;
 inline constexpr int kGradientPart = kUnitGradientPoints * kUnitFeatures;
 
 // The number of a team's blocks that share the steps of such a gradient. Each writes up to one part of
@@ -103,7 +116,7 @@ inline constexpr int kGradientPart = kUnitGradientPoints * kUnitFeatures;
 // than sharing_steps is computed by one block, because sharing it costs a barrier of the team.
 WARPALIGN_ANYWHERE constexpr int gradient_blocks(int length, int other_length, int dim, int team_blocks,
                                                  int sharing_steps) {
-  const int tasks = cuda::div_up(length, kUnitGradientPoints) * (unit_blocks(dim) * 16 / kUnitFeatures);
+  const int tasks = cuda::div_up(length, kUnitGradientPoints) * unit_pieces(dim);
   const bool shares = cuda::div_up(other_length, kPointsStage) >= sharing_steps;
   const std::int64_t most = (std::int64_t{length} + other_length) * dim * 2 / kGradientPart;
   return static_cast<int>(

@@ -41,6 +41,7 @@ struct SideParams {
   Real* inverse_lengths;  // (teams, length), for the cosine
   void* packed;           // (teams, terms, unit_rows()), for matrix units
   double* norms;          // (teams, length), squared, of the packed points
+  int* near;              // (teams, tiles of kUnitGradientPoints), for gradients with three terms
 };
 
 // s = sum W P of plan_gradient(): W is `dense`, or U V^T. Results may be null.
@@ -114,6 +115,7 @@ struct SolveParams {
   Real* short_sums;       // (teams, 2, team_blocks, columns + kShortMoves), for several blocks
   Real* kept_sums;        // (teams, 2, team_blocks, kToldFlags more than kept_costs has), for several blocks
   Real* kept_costs;       // (teams, rows, columns rounded up to 4): of points
+  int terms;              // binary16 numbers of a packed coordinate; 0: points are not packed
   float* centres;         // (teams, D): the centre of packed points
   int gradient_blocks;    // blocks that share the steps of a gradient of packed points
   float* gradient_parts;  // (teams, gradient_blocks, kGradientPart), for gradients of packed points

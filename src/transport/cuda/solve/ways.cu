@@ -13,8 +13,9 @@
 namespace warpalign::detail::transport {
 namespace {
 
-// Points with fewer features have passes of their own.
+// Points with fewer features have passes of their own, in which costs are differences.
 constexpr int kFewestUnitFeatures = 5;
+constexpr int kFewestSplitFeatures = kMostDimOfRows + 1;
 
 RowThreads threads_of(Way way) {
   if (way == Way::kWarpRows) return RowThreads::kWarp;
@@ -146,7 +147,7 @@ const SinkhornKernel<Real>* kernel_for(const SolveKey& key) {
   if constexpr (std::is_same_v<Real, float>) {
     if (key.half_cost) return half_dense_kernel_for(key.columns, threads_of(key.way));
     if (key.way == Way::kPointsOnUnits) {
-      return key.precision == Precision::kHigh ? &high_points_kernel() : &medium_points_kernel();
+      return key.terms() == 1 ? &medium_points_kernel() : &split_points_kernel();
     }
   }
   if (key.given) return dense_kernel_for<Real>(key.columns, key.device.has_clusters, threads_of(key.way));
@@ -208,7 +209,9 @@ const char* why_not(Way way, const SinkhornProblem& p, const SinkhornOutputs& ou
       return "matrix units make squared distances of float32 points";
     }
     if (p.dim < kFewestUnitFeatures) return "matrix units take 5 features or more";
-    if (execution.precision == Precision::kHighest) return "precision is kHighest, which binary16 is not";
+    if (execution.precision == Precision::kHighest && p.dim < kFewestSplitFeatures) {
+      return "matrix units take 9 features or more at Precision::kHighest";
+    }
     return device.has_matrix_units ? nullptr : "the device has no matrix units";
   }
   if (!takes_half_points(p, out, execution)) {
@@ -247,7 +250,7 @@ const char* reason_of(Way way, const Execution& execution) {
     case Way::kPoints:
       return "costs of points in the precision that is asked for";
     case Way::kPointsOnUnits:
-      return "the precision allows products of binary16";
+      return "squared distances of float32 points with many features";
     case Way::kHalfPoints:
       return "one problem of points, without gradients, in 11 bits";
     case Way::kHalfPointsByWarpgroups:

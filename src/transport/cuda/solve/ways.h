@@ -51,6 +51,11 @@ struct SolveKey {
   Precision precision;
   cuda::DeviceTraits device;
 
+  // binary16 numbers of a coordinate on the matrix units; 0: they are not used.
+  [[nodiscard]] int terms() const {
+    if (job != Job::kSolve || way != Way::kPointsOnUnits) return 0;
+    return precision == Precision::kMedium ? 1 : precision == Precision::kHigh ? 2 : 3;
+  }
   // Whether a block has whole rows of costs, or segments of them.
   [[nodiscard]] bool has_rows() const { return job == Job::kSolve && (given || keeps()); }
   [[nodiscard]] bool keeps() const { return job == Job::kSolve && way == Way::kKeptRows; }
