@@ -33,7 +33,7 @@ from warpalign._transport.graphs import Graph
 from warpalign._transport.gromov_coarse import Course, coarse_start
 from warpalign._transport.gromov_features import check_feature_weight, check_features, cost_of_features
 from warpalign._transport.gromov_geometry import Distances, Geometries, inner_distances
-from warpalign._transport.gromov_products import factors_of
+from warpalign._transport.gromov_products import factors_of, narrowed
 from warpalign._transport.gromov_progress import Step, steps_shown
 from warpalign._transport.gromov_restarts import best_state
 from warpalign._transport.gromov_result import ExactMeasures, GromovResult
@@ -131,8 +131,9 @@ def gromov_wasserstein(
         polish_iters: the maximum number of Sinkhorn iterations of the last transport problem, which gives the result; at least 1.
         tol: steps end when less than this share of the mass moves at the final epsilon; >= 0.
         precision: of the products with distances in float32 on a GPU: "medium" for factors of 11 bits (binary16, or TF32
-            for small problems), "high" for two such factors of each number, "highest" for torch's products in float32;
-            None: torch's own setting. The last plan has "high" at least, the value torch's products. It changes nothing on a CPU.
+            for small problems), "high" and "highest" for two such factors of each number (torch's products in float32 for
+            fewer than 2^23 pairs of points); None: torch's own setting. The last plan has "high" at least, the value torch's
+            products. It changes nothing on a CPU.
         callback: called after each step of the first start with its number, from 1 on, its epsilon, and its entry of the result's history,
             here the share of the mass that moves. Both are tensors (B,), or 0-d for unbatched input.
         progress: True: a progress bar, which needs tqdm. False: none. None: on a CPU, beyond 2^22 pairs of points, a bar where stderr is a
@@ -230,7 +231,7 @@ def _descended(
     with torch.no_grad(), matmul_precision_of(precision):
         fixed = of.detached()
         squares, parts = (fixed.cx.square(), fixed.cy.square()), _parts_of(precision)
-        factors = factors_of(fixed.cx, fixed.cy, precise=parts == 2) if parts > 0 else None
+        factors = factors_of(fixed.cx, fixed.cy, precise=parts == 2)
         fixed = fixed._replace(factors=factors, squares=squares)
         weights = Inputs(*(None if t is None else t.detach() for t in problem.of))
         start = _start(fixed, weights, course, init)
@@ -242,7 +243,7 @@ def _descended(
         )  # fmt: skip
         if parts == 1 and factors is not None:
             del factors
-            fixed = fixed._replace(factors=factors_of(fixed.cx, fixed.cy, precise=True))
+            fixed = fixed._replace(factors=narrowed(fixed.cx, fixed.cy, precise=True))
     with torch.no_grad():
         slope = fixed._replace(features=None).cost(state.plan)
     return state, slope if of.features is None else slope + _weighted(of.features, of.weight)
@@ -280,10 +281,10 @@ def _warn_unless_converged(result: GromovResult, settings: Settings) -> None:
 
 
 def _parts_of(precision: Precision | None) -> int:
-    """How many binary16 numbers stand for a factor of a large product; 0: the products are torch's."""
+    """How many binary16 numbers stand for a factor of a large product."""
     if precision is None:
-        return 0 if matmul_precision() == "highest" else 1
-    return {"highest": 0, "high": 2, "medium": 1}[precision]
+        return 2 if matmul_precision() == "highest" else 1
+    return 1 if precision == "medium" else 2
 
 
 def _objective_of(

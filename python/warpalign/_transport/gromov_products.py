@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 _LEAST_ENTRIES = 1 << 20  # A plan has so many at least: smaller problems spend their time elsewhere.
+_LEAST_ENTRIES_OF_PARTS = 1 << 23  # the same of three products, which take longer
 _ALIGNED = 8  # extents of factors are multiples, as matrix units want them
 _PLAN_SIZE = 2.0**15
 _PART = 2.0**11  # what rounding to binary16 leaves is stored by so much larger
@@ -61,7 +62,8 @@ def factors_of(cx: Tensor, cy: Tensor, precise: bool = False) -> Factors | None:
     Args:
         precise: two parts of each number, for the digits of float32.
     """
-    if not cx.is_cuda or cx.dtype != torch.float32 or cx.shape[1] * cy.shape[1] < _LEAST_ENTRIES:
+    least = _LEAST_ENTRIES_OF_PARTS if precise else _LEAST_ENTRIES
+    if not cx.is_cuda or cx.dtype != torch.float32 or cx.shape[1] * cy.shape[1] < least:
         return None
     return narrowed(cx, cy, precise)
 

@@ -79,5 +79,9 @@ def test_small_problems_have_no_factors() -> None:
 def test_large_problems_on_a_gpu_get_factors(cuda: torch.device) -> None:
     cx, cy = (torch.rand(1, 1030, 1030, device=cuda) for _ in range(2))
     assert factors_of(cx, cy) is not None
+    assert factors_of(cx, cy, precise=True) is None  # float32's own products take less time
     assert factors_of(cx.double(), cy.double()) is None
     assert factors_of(cx[:, :90, :90], cy[:, :90, :90]) is None
+    large = torch.rand(1, 2900, 2900, device=cuda)
+    precise = factors_of(large, large, precise=True)
+    assert precise is not None and precise.x.rest is not None
