@@ -67,6 +67,7 @@ def test_the_plan_follows_the_device_and_the_precision() -> None:
     points = (2, 600, 700, 6)
     assert "way         points: " in explain("sinkhorn", points, device="9.0")
     assert "way         points_on_units: " in explain("sinkhorn", points, device="9.0", precision="high")
+    assert "way         points_on_units: " in explain("sinkhorn", (2, 600, 700, 9), device="9.0")
 
 
 @needs_cuda_operators
