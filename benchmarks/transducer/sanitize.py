@@ -20,7 +20,13 @@ from tests.python.transducer.cases import PENALTIES, loss
 from tests.python.transducer.joint_cases import joint_of
 from tests.python.transducer.reference import Options, keywords
 from tests.python.transducer.reference import loss as reference
-from warpalign import transducer_align, transducer_loss, transducer_loss_from_joint
+from warpalign import (
+    JointWeights,
+    transducer_align,
+    transducer_loss,
+    transducer_loss_from_joint,
+    transducer_loss_pruned,
+)
 from warpalign._core.checks import Precision
 
 DTYPES = (torch.float32, torch.float16, torch.float64, torch.bfloat16)
@@ -156,6 +162,7 @@ JOINT_SHAPES = [(1, 1, 1, 7, 1), (2, 9, 5, 63, 17), (1, 33, 4, 129, 64), (2, 70,
 # Warpgroups multiply 8 labels or more, by tiles of 216 and of 256 columns.
 WIDE_SHAPES = [(2, 33, 5, 130, 17), (1, 9, 5, 260, 240)]
 FEW_SHAPE = (2, 9, 5, 7, 17)  # blocks multiply
+PRUNED_SHAPE = (2, 45, 9, 41, 17)
 
 
 def joint_wrong(
@@ -202,7 +209,7 @@ def joint_wrong(
         results.append([value.detach().cpu().double(), *(g.cpu().double() for g in gradients)])
     # "medium" rounds factors to 11 bits, as float16 has; "high", by warpgroups, to two bfloat16 parts of 16 bits.
     eps = torch.finfo(torch.float16 if precision == "medium" else dtype).eps
-    by_warpgroups = v > 16 and device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
+    by_warpgroups = v >= 8 and device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
     if precision == "high" and by_warpgroups:
         eps = 2.0**-16
     limit = 4 * eps * h**0.5
@@ -211,6 +218,47 @@ def joint_wrong(
         error = (mine - wanted)[known].norm()
         if not error <= limit * (wanted[known].norm() + (t + s) ** 0.5):
             return f"{name}: off by {float(error)}"
+    return None
+
+
+def pruned_wrong(
+    shape: tuple[int, int, int, int, int], dtype: torch.dtype, in_place: bool, device: torch.device
+) -> str | None:
+    """What is wrong with a pruned loss and its gradients; its band is that of the CPU."""
+    generator = torch.Generator().manual_seed(0)
+    b, t, s, v, h = shape
+    # The additive network knows the labels of each frame, so that no two bands are nearly equal.
+    y = torch.randint(1, 4, (b, s - 1), generator=generator)
+    shown = torch.linspace(0, s - 1.5, t).long()[None] if s > 1 else torch.zeros(1, t).long()
+    of_encoder = 4 * torch.nn.functional.one_hot(torch.nn.functional.pad(y, (0, 1))[:, shown[0]], v).double()
+    tensors = [
+        torch.randn(*size, generator=generator).to(dtype) for size in ((b, t, h), (b, s, h), (v, h), (v,))
+    ]
+    tensors += [of_encoder.to(dtype), torch.randn(b, s, v, generator=generator).to(dtype)]
+    lengths = torch.tensor([t, max(t - 2, 1)][:b]), torch.tensor([s - 1, max(s - 3, 0)][:b])
+    results = []
+    for place, kind in ((device, dtype), (torch.device("cpu"), torch.float64)):
+        own = [a.to(place, kind, copy=True).requires_grad_() for a in tensors]
+        encoder, predictor, weight, bias, *additive = own
+        result = transducer_loss_pruned(
+            encoder,
+            predictor,
+            y.to(place),
+            JointWeights(weight, bias, activation="relu", blank=0),
+            *(a * 1 if in_place else a for a in additive),
+            *(n.to(place) for n in lengths),
+            prune_range=3,
+            inplace_grad=in_place,
+            reduction="none",
+        )
+        gradients = torch.autograd.grad(result.loss.sum(), own)
+        results.append([a.cpu().double() for a in (result.loss.detach(), *gradients, result.first_states)])
+    limit = 8 * torch.finfo(dtype).eps * h**0.5
+    names = "loss", "encoder", "predictor", "weight", "bias", "encoder_logits", "predictor_logits", "band"
+    for name, mine, wanted in zip(names, *results, strict=True):
+        error = float((mine - wanted).norm())
+        if not error <= limit * float(wanted.norm() + (t + s) ** 0.5):
+            return f"{name}: off by {error}"
     return None
 
 
@@ -235,6 +283,9 @@ def cases(device: torch.device) -> Iterator[Case]:
         check = partial(joint_wrong, JOINT_SHAPES[-1], "rnnt", torch.float32, device, precision)
         yield f"joint {JOINT_SHAPES[-1]} {precision}", check
     for dtype in DTYPES:
+        for in_place in (False, True):
+            check = partial(pruned_wrong, PRUNED_SHAPE, dtype, in_place, device)
+            yield f"pruned {PRUNED_SHAPE} {dtype} in place {in_place}", check
         yield f"packed {dtype}", partial(packed_wrong, dtype, device)
     for decode_case in DECODE_CASES:
         yield f"decoding {decode_case}", partial(decode_wrong, *decode_case, device)
