@@ -272,21 +272,21 @@ def test_gradients_are_made_on_demand() -> None:
 @pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("mode", ["dijkstra", "landmark", "precomputed"])
 def test_gradients_on_a_gpu(mode: str) -> None:
-    """Plan and gradients are on the GPU, and gradients are those that a CPU computes from the same plan and anchors."""
+    """Plan and gradients are on the GPU, and as near to a CPU's as those of another seed are."""
     found: list[list[Tensor]] = []
     for device in ("cuda", "cpu"):
         x, y = (t.to(device).requires_grad_() for t in (spiral(60, 0), swiss_roll(70, 1)))
         given: dict[str, Any] = {"X_source": x, "X_target": y}
         if mode == "precomputed":
             given = {"dist_source": torch.cdist(x, x), "dist_target": torch.cdist(y, y)}
-        options: dict[str, Any] = {"k": 4, "n_landmarks": 10, "epsilon": 0.05, "M": 400}
+        options: dict[str, Any] = {"k": 4, "n_landmarks": 10, "epsilon": 0.05, "M": 4000}
         plan = sampled_gw(**given, distance_mode=mode, differentiable=True, **options)
-        weight = torch.linspace(-1, 1, 70, device=device)
+        weight = torch.rand(60, 70, generator=torch.Generator().manual_seed(0)).to(device)
         gradients = torch.autograd.grad((plan * weight).sum(), (x, y))
         assert plan.device.type == device and all(g.device.type == device for g in gradients)
         found.append([plan.detach().cpu(), *(g.cpu() for g in gradients)])
     for on_gpu, on_cpu in zip(*found, strict=True):
-        # Anchors are drawn from plans that differ by rounding to 11 bits: another draw moves both by about 5 %.
+        # Plans that differ by rounding give other anchors. Another seed moves gradients by 7 to 14 % on a CPU.
         assert float((on_gpu - on_cpu).norm()) <= 0.3 * float(on_cpu.norm())
 
 
