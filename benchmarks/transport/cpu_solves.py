@@ -6,7 +6,8 @@ Seconds are CPU time of this thread: other programs may run beside it. With more
 which the machine must be idle, and only Gromov-Wasserstein is timed. Of Gromov-Wasserstein (a spiral onto a Swiss roll,
 distances by landmarks, graphs of 5 neighbours, defaults otherwise) a row is one seed's solve, with the estimate of its
 distortion, the signed correlation of places along both curves, and how far sums are from their weights. Of the others it
-is the least of several runs. Writes benchmarks/results/<cpu>/<date>-<commit>-transport-solves.json.
+is the least of several runs, beside that of another package where it is installed, with CPU time of its thread, too: POT's kernel form of
+Sinkhorn, and geomloss' divergence with its defaults. Writes benchmarks/results/<cpu>/<date>-<commit>-transport-solves.json.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from importlib.util import find_spec
 
 import torch
 
@@ -53,8 +55,19 @@ def sinkhorn_row(n: int, m: int, iterations: int, runs: int) -> Row:
     seconds = least_thread_s(
         lambda: sinkhorn(cost_matrix=cost, epsilon=0.05, max_iter=iterations, tol=0.0), runs
     )
-    of_size: Row = {"op": "sinkhorn", "N": n, "M": m, "dtype": "float64", "iterations": iterations}
-    return of_size | {"seconds": rounded(seconds)}
+    row: Row = {"op": "sinkhorn", "N": n, "M": m, "dtype": "float64", "iterations": iterations}
+    row |= {"what": f"Sinkhorn, {n} × {m}, float64, {iterations} iterations", "seconds": rounded(seconds)}
+    if find_spec("ot") is None:
+        return row
+    import ot
+
+    a, b = (torch.full((k,), 1 / k, dtype=torch.float64).numpy() for k in (n, m))
+    costs = cost.numpy()
+
+    def of_pot() -> object:
+        return ot.sinkhorn(a, b, costs, 0.05, numItermax=iterations, stopThr=0, warn=False)
+
+    return row | {"peer": "POT, kernel form", "peer_seconds": rounded(least_thread_s(of_pot, runs))}
 
 
 def divergence(n: int, m: int, runs: int) -> Row:
@@ -65,8 +78,20 @@ def divergence(n: int, m: int, runs: int) -> Row:
     def step() -> None:
         torch.autograd.grad(sinkhorn_divergence(x, y, epsilon=0.01).sum(), x)
 
-    of_size: Row = {"op": "sinkhorn_divergence, gradient", "N": n, "M": m, "D": 3}
-    return of_size | {"seconds": rounded(least_thread_s(step, runs))}
+    row: Row = {"op": "sinkhorn_divergence, gradient", "N": n, "M": m, "D": 3}
+    row |= {"what": f"divergence with its gradient, {n} × {m}, D 3, defaults"}
+    row["seconds"] = rounded(least_thread_s(step, runs))
+    if find_spec("geomloss") is None:
+        return row
+    from geomloss import SamplesLoss
+
+    # Its cost is half the squared distance, and its epsilon blur ** 2.
+    loss = SamplesLoss("sinkhorn", p=2, blur=0.005**0.5, backend="tensorized")
+
+    def of_geomloss() -> None:
+        torch.autograd.grad(loss(x, y), x)
+
+    return row | {"peer": "geomloss, defaults", "peer_seconds": rounded(least_thread_s(of_geomloss, runs))}
 
 
 def main() -> None:

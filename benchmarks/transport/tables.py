@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks.harness.results import Row
 from benchmarks.harness.tables import NOTHING, OURS, load, markdown, newest, number, origin, times
+from benchmarks.transport import size_tables
 
 
 def quality_table() -> str:
@@ -153,6 +154,7 @@ def plot() -> str:
 PACKAGES = [OURS, "POT", "OTT-JAX", "geomloss", "geomloss, KeOps"]
 
 TABLES: dict[str, Callable[[], str]] = {
+    **size_tables.TABLES,
     "transport-plot": plot,
     "transport-packages": packages_table,
     "gromov-quality": quality_table,
