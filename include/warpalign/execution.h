@@ -38,8 +38,8 @@ enum class Device { kHost, kCuda };
 // TF32 has float32's exponents and 11 bits of mantissa, as binary16 has. sinkhorn() scales points first. A
 // product that is lent (matrix_product) follows its lender's settings alone.
 enum class Precision {
-  kHighest,  // in float32, but for lstm()'s steps and soft_dtw()'s gradients, which may be as with kHigh, and
-             // for the products of transducer_joint() by six of three bfloat16 numbers, which have 24 bits
+  kHighest,  // in float32; lstm()'s steps and soft_dtw()'s gradients may be as with kHigh; transducer_joint()
+             // and, from 9 features on, sinkhorn() have six products of three 16-bit parts, 24 bits or more
   kHigh,     // by three products of halves of a number: rounding errors of float32's class
   kMedium,   // by one product of 11 bits of mantissa: three digits
 };

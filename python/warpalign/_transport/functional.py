@@ -123,7 +123,8 @@ def sinkhorn(
             float32 matrix is stored. A finite cost beyond 65504 makes its problem NaN; ``cost_normalization`` scales costs into range. Not
             available for a named cost of points, nor for float64. None: costs are not rounded.
         precision: how a GPU may multiply float32, as in :func:`warpalign.soft_dtw`: "highest", "high", "medium", or None for torch's
-            setting. It concerns "sqeuclidean" of five features or more, whose points are rounded once. It changes nothing on a CPU.
+            setting. It concerns "sqeuclidean" of five features or more ("highest": nine), whose points are rounded once, with "highest"
+            to float32's accuracy. It changes nothing on a CPU.
         batch_invariant: True: a problem's results are bitwise identical whatever else is in the batch. On a CPU they always are.
 
     Returns:
