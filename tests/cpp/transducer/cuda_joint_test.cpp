@@ -101,7 +101,8 @@ JointBatch many_labels(DType dtype, int number, int hidden, int v = 140) {
       p.durations = {0, 1, 3, 2, 4, 5, 6, 7, 8, 9};
       p.without_durations = frames == 4;
     }
-    for (int u = 0; u < labels; ++u) p.targets.push_back(4 + static_cast<int>(random() % std::max(v - 14, 3)));
+    for (int u = 0; u < labels; ++u)
+      p.targets.push_back(4 + static_cast<int>(random() % std::max(v - 14, 3)));
     if (number == 1 && labels > 4) p.targets[2] = p.star;
     batch.add(p, random, labels == 3 ? -0.5 : 1.5);
   }
@@ -311,16 +312,24 @@ TEST(TransducerJointCuda, BiasesAreNotRoundedOnMatrixUnits) {
 }
 
 // Sums of states have parts of 32 frames. Chunks end in the first, a middle and the last one, and between
-// utterances.
+// utterances. In a band, most frames are of the first states.
 TEST(TransducerJointCuda, SumsOfStatesGoOverManyFrames) {
   if (!has_gpu()) GTEST_SKIP() << "no GPU";
-  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+  for (const auto& [dtype, width] :
+       {std::pair{DType::kBFloat16, 0}, {DType::kBFloat16, 3}, {DType::kFloat32, 0}, {DType::kFloat32, 3}}) {
+    SCOPED_TRACE(::testing::Message() << static_cast<int>(dtype) << " s " << width);
     std::mt19937 random(31);
     JointBatch batch;
     batch.dtype = dtype;
-    batch.network.hidden = 11;
+    batch.network.hidden = width > 0 ? 67 : 11;
     for (const auto& [frames, labels] : {std::pair{100, 4}, {1, 0}, {300, 2}, {33, 5}}) {
-      batch.add(plain(frames, labels, 140, random), random);
+      reference::Transducer p = plain(frames, labels, 140, random);
+      p.band_states = width;
+      for (int t = 0; width > 0 && t < frames; ++t) {
+        const int next = t == 0 || t < frames * 4 / 5 ? 0 : p.band.back() + width - 1;
+        p.band.push_back(std::min(next, std::max(p.states() - width, 0)));
+      }
+      batch.add(p, random);
     }
     const JointRun whole = run_on_device(batch);
     expect_close(batch, whole, dtype == DType::kFloat32 ? 0 : product_error(dtype));

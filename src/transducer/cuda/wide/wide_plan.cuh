@@ -177,7 +177,8 @@ class WidePlan {
   [[nodiscard]] int add_blocks(std::int32_t chunk) const {
     using Sums = WideSums<Storage>;
     const std::int64_t states = p_.lattice.states, panels = cuda::div_up(p_.hidden, 8);
-    const std::int64_t of_states = cuda::div_up(states, std::int64_t{Sums::kStates}) * panels;
+    const std::int64_t of_states = has_band() ? states * cuda::div_up(p_.hidden, Sums::kBandColumns)
+                                              : cuda::div_up(states, std::int64_t{Sums::kStates}) * panels;
     const std::int64_t of_frames = (chunk / (has_band() ? std::int64_t{p_.band_states} : states) + 2) *
                                    cuda::div_up(panels, std::int64_t{Sums::kPanels});
     return plan_.blocks_for((of_states + of_frames) * cuda::kWarpSize, kJointThreads);

@@ -39,7 +39,9 @@ struct WideSums {
   static constexpr int kSegments = 8;                            // segments at a time, in neighbouring lanes
   static constexpr int kStates = cuda::kWarpSize / kSegments;
   static constexpr bool kSplit = std::is_same_v<Storage, float>;
-  static constexpr int kAtOnce = kSplit ? 4 : 8;  // loads of a sum in flight
+  static constexpr int kAtOnce = kSplit ? 4 : 8;       // loads of 8 columns of a sum in flight
+  static constexpr int kBandTerms = kSplit ? 16 : 32;  // loads of 2 columns of a state in flight, with a band
+  static constexpr int kBandColumns = 2 * cuda::kWarpSize;  // columns of a state that a warp owns with a band
 
   // sum += those of the rows, `step` apart, that are in the chunk.
   __device__ __forceinline__ void add(float (&sum)[8], std::int64_t row, std::int64_t step, int count,
@@ -166,41 +168,73 @@ struct WideSums {
     }
   }
 
-  // With a band: adds state u of utterance b, from its frames begin to end - 1. A lane owns 8 columns.
+  // With a band: the place in the chunk of state u's node in frame t of utterance b; negative: none.
+  [[nodiscard]] __device__ __forceinline__ int band_place(int b, int t, int end, int u) const {
+    if (t >= end || !band.has(b, t, u)) return -1;
+    const int place = places[band.node(b, t, u)] - chunk.first;
+    return place < chunk.rows() ? place : -1;
+  }
+
+  // With a band: adds state u of utterance b, from its frames begin to end - 1, in order. A lane owns 2
+  // columns. A state may have most frames, so that its sum takes longest of all: kBandTerms loads of it are
+  // in flight, and the places of the next frames.
   __device__ __forceinline__ void add_band_state(int b, int u, int begin, int end, int column,
                                                  int lane) const {
-    const int all_frames = batch.lattice.frames, all = batch.lattice.states, rows = chunk.rows();
+    const int all_frames = batch.lattice.frames, all = batch.lattice.states;
     const LiveFrames live = places.frames[b * all + u];
     begin = max(begin, all_frames - live.before);
     end = min(end, live.end);
     if (begin >= end) return;
     float* const to = states + (static_cast<std::int64_t>(b) * all + u) * hidden + column;
-    float sum[8];
-#pragma unroll
-    for (int k = 0; k < 8; ++k) sum[k] = column + k < hidden ? to[k] : 0.0f;
-    bool any = false;
+    const bool has_first = column < hidden, has_second = column + 1 < hidden;
+    float sum[2] = {has_first ? to[0] : 0.0f, has_second ? to[1] : 0.0f};
+    const Half* const first_row = dh.at(0, has_first ? column : 0);
+    int next = band_place(b, begin + lane, end, u);
     for (int first = begin; first < end; first += cuda::kWarpSize) {
-      const int t = first + lane;
-      int own = -1;
-      if (t < end && band.has(b, t, u)) own = places[band.node(b, t, u)] - chunk.first;
-      unsigned mask = __ballot_sync(cuda::kFullWarp, own >= 0 && own < rows);
-      any |= mask != 0;
-      while (mask != 0) {
-        int place[kAtOnce];
-#pragma unroll
-        for (int k = 0; k < kAtOnce; ++k) {
-          const bool is_term = mask != 0;
-          const int from = cuda::shuffle(own, is_term ? __ffs(static_cast<int>(mask)) - 1 : 0);
-          place[k] = is_term && column < hidden ? from : -1;
-          mask &= mask - 1;
-        }
-        add_rows(sum, place, column);
+      const int own = next;
+      next = band_place(b, first + cuda::kWarpSize + lane, end, u);
+      const unsigned mask = __ballot_sync(cuda::kFullWarp, own >= 0);
+      const int offset = own >= 0 ? static_cast<int>(dh.at(own, 0) - dh.data) : 0;
+      for (int turn = 0; turn < cuda::kWarpSize; turn += kBandTerms) {
+        add_terms(sum, first_row, mask >> turn, offset, turn);
       }
     }
-    if (!any) return;
+    if (has_first) to[0] = sum[0];
+    if (has_second) to[1] = sum[1];
+  }
+
+  // sum += those of kBandTerms lanes from `turn` on that `mask` has. offset: of the lane's row.
+  __device__ __forceinline__ void add_terms(float (&sum)[2], const Half* first_row, unsigned mask, int offset,
+                                            int turn) const {
+    std::uint32_t upper[kBandTerms] = {}, lower[kSplit ? kBandTerms : 1] = {};
+    // Where no lane of 8 has a term, the warp skips them.
 #pragma unroll
-    for (int k = 0; k < 8; ++k) {
-      if (column + k < hidden) to[k] = sum[k];
+    for (int group = 0; group < kBandTerms; group += 8) {
+      if ((mask >> group & 0xff) == 0) continue;
+#pragma unroll
+      for (int k = group; k < group + 8; ++k) {
+        const Half* const from = first_row + cuda::shuffle(offset, turn + k);
+        if ((mask >> k & 1) == 0) continue;
+        upper[k] = *reinterpret_cast<const std::uint32_t*>(from);
+        if constexpr (kSplit) lower[k] = *reinterpret_cast<const std::uint32_t*>(from + dh.part_stride);
+      }
+    }
+#pragma unroll
+    for (int group = 0; group < kBandTerms; group += 8) {
+      if ((mask >> group & 0xff) == 0) continue;
+#pragma unroll
+      for (int k = group; k < group + 8; ++k) {
+        float low, high;
+        if constexpr (kSplit) {
+          const SplitPair pair(upper[k], lower[k]);
+          low = pair.first();
+          high = pair.second();
+        } else {
+          cuda::widen_pair<Half>(upper[k], low, high);
+        }
+        sum[0] += low;
+        sum[1] += high;
+      }
     }
   }
 
@@ -280,17 +314,17 @@ __device__ __forceinline__ void add_band(const WideSums<Storage>& p, int warp, i
   const int states = p.batch.lattice.states, all_frames = p.batch.lattice.frames;
   const WideSumRange range(p.chunk, p.batch.lattice);
   const int panels = (p.hidden + 7) / 8, panel_groups = (panels + Sums::kPanels - 1) / Sums::kPanels;
-  const int slices = (panels + cuda::kWarpSize - 1) / cuda::kWarpSize;
+  const int slices = (p.hidden + Sums::kBandColumns - 1) / Sums::kBandColumns;
   const int frame_groups = (range.frames() + Sums::kBandFrames - 1) / Sums::kBandFrames;
   const int of_frames = p.frames ? frame_groups * panel_groups : 0;
-  // Tasks of states: one state, and a panel for each lane.
+  // Tasks of states: one state, and kBandColumns of its columns.
   const int of_states = p.states ? range.utterances() * states * slices : 0;
   for (int task = warp; task < of_states + of_frames; task += warps) {
     if (task < of_states) {
       const int item = task / slices, b = range.first_b + item / states;
       const int begin = max(range.first - b * all_frames, 0);
       const int end = min(range.last - b * all_frames, all_frames - 1) + 1;
-      p.add_band_state(b, item % states, begin, end, (task % slices * cuda::kWarpSize + lane) * 8, lane);
+      p.add_band_state(b, item % states, begin, end, task % slices * Sums::kBandColumns + 2 * lane, lane);
       continue;
     }
     const int number = task - of_states;
