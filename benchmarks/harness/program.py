@@ -10,7 +10,7 @@ import torch
 from benchmarks.harness.results import Row, add_arguments, device_name, result_path, stamp, write_rows
 
 
-def main(
+def write_table(
     description: str | None, op: str, suffix: str, rows: Callable[[torch.device, bool], Iterator[Row]]
 ) -> None:
     """Prints each row and writes the file again with it, so that a program that is stopped leaves what it has measured.

@@ -17,7 +17,7 @@ from typing import Any, get_args
 import torch
 
 import warpalign
-from benchmarks.harness.program import main
+from benchmarks.harness.program import write_table
 from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import least_thread_s, median_ms, peak_mib
 from warpalign._soft_dtw.elastic import ElasticMetric
@@ -71,5 +71,9 @@ def rows(device: torch.device, quick: bool) -> Iterator[Row]:
             yield row | {"aeon_ms": rounded(aeon_ms(metric, x, y, device)) if device.type == "cpu" else None}
 
 
+def main() -> None:
+    write_table(__doc__, "elastic_distance", "-elastic", rows)
+
+
 if __name__ == "__main__":
-    main(__doc__, "elastic_distance", "-elastic", rows)
+    main()

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import warpalign
-from benchmarks.harness.program import main
+from benchmarks.harness.program import write_table
 from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import eager_ms, graph_ms, peak_mib
 from benchmarks.soft_dtw.measure import inputs, relative_error
@@ -81,5 +81,9 @@ def rows(device: torch.device, quick: bool) -> Iterator[Row]:
                 yield row | {"times": rounded(of_float32 / ms, 3)}
 
 
+def main() -> None:
+    write_table(__doc__, "half_types", "-half-types", rows)
+
+
 if __name__ == "__main__":
-    main(__doc__, "half_types", "-half-types", rows)
+    main()

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import warpalign
-from benchmarks.harness.program import main
+from benchmarks.harness.program import write_table
 from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import graph_ms, median_ms
 from benchmarks.soft_dtw.measure import inputs, training_step
@@ -73,5 +73,9 @@ def rows(device: torch.device, quick: bool) -> Iterator[Row]:
             yield row | measure(size, given, device)
 
 
+def main() -> None:
+    write_table(__doc__, "narrow_bands", "-bands", rows)
+
+
 if __name__ == "__main__":
-    main(__doc__, "narrow_bands", "-bands", rows)
+    main()

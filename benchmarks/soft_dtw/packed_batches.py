@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 import warpalign
-from benchmarks.harness.program import main
+from benchmarks.harness.program import write_table
 from benchmarks.harness.results import Row, rounded
 from benchmarks.harness.timing import eager_ms
 
@@ -101,5 +101,9 @@ def rows(device: torch.device, quick: bool) -> Iterator[Row]:
             yield row
 
 
+def main() -> None:
+    write_table(__doc__, "packed", "-packed", rows)
+
+
 if __name__ == "__main__":
-    main(__doc__, "packed", "-packed", rows)
+    main()
