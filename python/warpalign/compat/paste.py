@@ -64,7 +64,7 @@ def pairwise_align(
         epsilon: the strength of the entropic term, in units of the largest squared distance of both slices. Its root is the distance
             over which matches blur: by default a hundredth of the largest one.
         device: where to compute. None: on a GPU if ``use_gpu`` and there is one, else on the CPU.
-        dtype: of the computation, torch.float64 or torch.float32, which takes half of the memory, and on a GPU a fraction of the time.
+        dtype: of the computation, torch.float64 or torch.float32, which takes half of the memory and less time.
         **kwargs: have no effect, of which a warning tells.
 
     Returns:
