@@ -26,7 +26,8 @@ TRANSPORT = "nvidia-h200/2026-11-23-01889da.json"
 ROWS = "nvidia-h200/2026-11-29-791a4a14-transport-rows.json"
 OPTIONS = "nvidia-h200/2026-11-24-d8a14d3-options.json"
 MAP = "nvidia-h200/2026-11-23-ca709d5-lstm-map.json"
-JOINT = "nvidia-h200/2026-11-28-684fbcd2-transducer-joint.json"
+JOINT = "nvidia-h200/2026-11-29-791a4a14-transducer-joint-gpu.json"
+DELAYS = "nvidia-h200/2026-11-29-791a4a14-recogniser-delays.json"
 JOINT_CPU = "amd-epyc-avx-512/2026-11-23-50e806f821-transducer-joint-cpu.json"
 SECOND_ORDER = "amd-epyc-avx2/2026-11-24-044d36ac4b-second-order.json"
 TRELLIS = "amd-epyc-avx-512/2026-11-28-e28fef0fd7-ctc-trellis.json"
@@ -90,11 +91,16 @@ def _largest_gain_of_high() -> float:
 
 def _joint(column: str, dtype: str = "bfloat16", family: str = "rnnt", frames: int = 400) -> float:
     problem = {"T": frames, "V": 1024, "dtype": dtype, "family": family, "ragged": False, "align": False}
-    return at(FULL, "transducer", column, **problem, H=640, beams=0)
+    return at(JOINT, "transducer", column, **problem, H=640, beams=0)
 
 
-def _joint_step(column: str, dtype: str = "bfloat16") -> float:
-    return at(JOINT, "transducer_joint_step", column, B=16, V=1024, dtype=dtype)
+def _earlier(setting: str) -> float:
+    """By how much labels come before those of the models without FastEmit and without a delay penalty, in seconds."""
+    delays = [
+        [row["delay_ms"] for row in rows_of(DELAYS, "transducer_recogniser_tuned", family=family)]
+        for family in ("RNN-T", setting)
+    ]
+    return (sum(delays[0]) / len(delays[0]) - sum(delays[1]) / len(delays[1])) / 1000
 
 
 def _joint_cpu(column: str) -> float:
@@ -149,17 +155,17 @@ def _limits() -> Named:
         ("2.4 times", _many_features(1024)),
         ("17 %", _largest_gain_of_high()),
         ("83 KiB", shared),
-        ("7.4 ms", _joint_step("step_ms")),
-        ("100 MiB", _joint_step("mib")),
-        ("7.2 ms", _joint_step("materialised_step_ms")),
+        ("6.6 ms", _joint("step_ms")),
+        ("124 MiB", _joint("mib")),
+        ("7.2 ms", _joint("materialised_step_ms")),
         ("3.1 GiB", _joint("materialised_mib")),
-        ("32 ms", _joint("step_ms", frames=1500)),
+        ("24 ms", _joint("step_ms", frames=1500)),
         ("39 ms", _joint("materialised_step_ms", frames=1500)),
         ("16 GiB", _joint("materialised_mib", frames=1500)),
-        ("13.0 ms", _joint("step_ms", family="multi_blank")),
-        ("7.7 ms", _joint("materialised_step_ms", family="multi_blank")),
-        ("28 ms", _joint_step("step_ms", "float32")),
-        ("55 ms", _joint_step("materialised_step_ms", "float32")),
+        ("10.4 ms", _joint("step_ms", family="multi_blank")),
+        ("7.8 ms", _joint("materialised_step_ms", family="multi_blank")),
+        ("26 ms", _joint("step_ms", "float32")),
+        ("55 ms", _joint("materialised_step_ms", "float32")),
         ("0.17 ms", _sinkhorn_iteration("float32")),
         ("0.59 ms", _sinkhorn_iteration("float64")),
         ("15 %", lstm[0]),
@@ -175,6 +181,14 @@ def named() -> dict[str, Named]:
     floats, doubles = _product("float32"), _product("float64")
     exact = {"method": "exact", "N": 4000, "iterations": 5, "precision": "medium"}
     return {
+        "docs/choosing.md": [
+            ("1 %", Given("docs/choosing.md", "errors of at most 1 %, or an equal objective")),
+            (
+                "1 %",
+                Given("docs/choosing.md", "fastest method and setting whose gradient has an error of at"),
+            ),
+            ("2 %", _lstm_losses()[-2]),
+        ],
         "docs/developer/architecture.md": [
             ("2.20 s", _joint_cpu("step_ms")),
             ("2.56 s", _joint_cpu("materialised_step_ms")),
@@ -195,6 +209,9 @@ def named() -> dict[str, Named]:
             ("512 MiB", STEP_COSTS),
             ("512 MiB", STEP_COSTS),
             ("48 ms", at(TRANSPORT, "transport", "solve_ms", **exact)),
+        ],
+        "docs/howto/transducer.md": [
+            ("128 MiB", Given("python/warpalign/_transducer/settings.py", "WORKSPACE_LIMIT = 128 * 2**20")),
         ],
         "docs/howto/second-order.md": [
             ("1.6 times", doubles[0]),
@@ -217,7 +234,12 @@ def named() -> dict[str, Named]:
             ("76 %", _efficiency(32, 2048)),
         ],
         "docs/topics/recogniser.md": [
+            ("10 %", Given("benchmarks/transducer/recogniser/tables.py", "LEARNT = 10.0")),
             ("20 ms", Given("examples/recognise_speech_steps/corpus.py", "seconds of a frame: 20 ms")),
+            ("80 %", Given("examples/recognise_speech_steps/model.py", "Blanks then have 80 % of")),
+            ("39 ms", _earlier("delay penalty 0.001")),
+            ("167 ms", _earlier("FastEmit 0.03")),
+            ("211 ms", _earlier("FastEmit 0.1")),
         ],
         "docs/topics/speech.md": [
             ("1 %", Given("docs/topics/speech.md", "gamma from 1 % to 10 % of the mean cost")),
