@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cuda/threads/messages.h"
 #include "device_buffer.h"
 #include "graphs.h"
 #include "simt.h"
@@ -50,6 +52,28 @@ TEST_F(Devices, LongRowsOfOneBlock) {
   simt::device.multiprocessors = simt::device.resident = 1;
   check(131, 6147, 2);
   check(2100, 200, 2);  // too many for the sums of short_rows.cuh
+}
+
+// Blocks of a cluster send each other messages in all iterations: none falls back on passes over the costs.
+// Widths that are no multiple of four have columns that do not exist. A row has no finite cost.
+TEST_F(Devices, KeptRowsStayInTheirLoop) {
+  constexpr int kN = 150, kIterations = 20;
+  Execution execution = Execution::cuda(0, nullptr);
+  execution.way = "kept_rows";
+  for (const int m : {397, 398, 399, 400}) {
+    for (const bool is_infinite : {false, true}) {
+      SCOPED_TRACE(testing::Message() << m << " columns" << (is_infinite ? ", infinite costs" : ""));
+      std::vector<double> cost = normal(static_cast<std::size_t>(kN) * m, 4);
+      for (double& c : cost) c = c * c;
+      for (int j = 0; is_infinite && j < m; ++j) cost[5 * m + j] = std::numeric_limits<double>::infinity();
+      const SinkhornOptions options{.epsilon = 0.5, .iterations = kIterations};
+      cuda::messages = 0;
+      solve_on<float, DeviceBuffer>(cost, weights(kN, 2), weights(m, 3), options, 0, execution);
+      // Two blocks at least tell two blocks 400 sums, four in a message. Half an iteration is not in the
+      // loop.
+      EXPECT_GE(cuda::messages, (kIterations - 1) * 2 * 2 * 100);
+    }
+  }
 }
 
 // Blocks of a problem whose exponentials are kept are a cluster, or exchange sums in global memory: on

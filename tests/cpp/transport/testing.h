@@ -55,7 +55,8 @@ std::vector<double> read(const Buffer& buffer, std::size_t count) {
 
 template <class Real, class Buffer>
 Result solve_on(const std::vector<double>& cost, const std::vector<double>& a, const std::vector<double>& b,
-                const SinkhornOptions& options, double tolerance, const Execution& execution) {
+                const SinkhornOptions& options, double tolerance, const Execution& execution,
+                bool gives_weights = true) {
   const std::size_t n = a.size(), m = b.size();
   const Buffer cost_data(as<Real>(cost)), a_data(as<Real>(a)), b_data(as<Real>(b));
   SinkhornProblem p;
@@ -64,8 +65,8 @@ Result solve_on(const std::vector<double>& cost, const std::vector<double>& a, c
   p.n = static_cast<std::int32_t>(n);
   p.m = static_cast<std::int32_t>(m);
   p.cost = {cost_data.data(), {static_cast<std::int64_t>(n * m), static_cast<std::int64_t>(m), 1}};
-  p.a = {a_data.data(), options.rho_a, nullptr};
-  p.b = {b_data.data(), options.rho_b, nullptr};
+  p.a = {gives_weights ? a_data.data() : nullptr, options.rho_a, nullptr};
+  p.b = {gives_weights ? b_data.data() : nullptr, options.rho_b, nullptr};
   p.epsilon = options.epsilon;
   p.epsilon_start = options.epsilon_start;
   p.epsilon_factor = options.epsilon_factor;

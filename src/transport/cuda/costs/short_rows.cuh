@@ -41,6 +41,7 @@ struct alignas(16) ShortMoves {
 struct ShortIterations {
   int done = 0;          // iterations whose sums were in range
   bool in_range = true;  // false: those of one more were not, which has changed nothing
+  int ends = 0;          // 1: rows have been updated once more, as the solve ends where columns come first
   ShortMoves last;       // of the last one that is done
 };
 

@@ -9,7 +9,7 @@
 #include "core/visit_dtype.h"
 #include "core/ways.h"
 #include "cuda/launch/launch.cuh"
-#include "transport/cuda/costs/kept_layout.h"
+#include "transport/cuda/kept/kept_layout.h"
 #include "transport/cuda/gromov/half_points.h"
 #include "transport/cuda/points/step_share.cuh"
 #include "transport/cuda/solve/kernels.cuh"

@@ -39,7 +39,7 @@ struct SolveLayout {
   int cluster;   // blocks of a cluster, which share a row, or a problem whose exponentials it keeps; 1: none
   bool streams;  // whether the device has bulk copies
   int sharing_steps;  // see gradient_blocks()
-  // Of problems whose exponentials stay in shared memory (costs/kept_layout.h):
+  // Of problems whose exponentials stay in shared memory (kept/kept_layout.h):
   int rows;  // of a block, at most
   int columns;
   bool of_points;  // whether their costs are made from points
@@ -72,7 +72,7 @@ constexpr std::size_t dense_shared_bytes(const RowShape& shape, int threads) {
 inline constexpr int kMostShortColumns = 512;
 inline constexpr int kShortMoves = 4;
 
-// The numbers that a block of costs/kept_rows.cuh tells the others of its team beside its sums of columns:
+// The numbers that a block of kept/kept_rows.cuh tells the others of its team beside its sums of columns:
 // its flags, and three that keep places apart.
 inline constexpr int kToldFlags = 4;
 

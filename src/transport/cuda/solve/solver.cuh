@@ -84,7 +84,7 @@ class Solver {
     }
     iterations += p_.rows_first ? 0 : 1;
     iterate(is_nan(), p_.max_iterations, false, [&] { step(); });
-    if (!p_.rows_first) update(rows);
+    if (!p_.rows_first && !has_ended_) update(rows);
   }
 
   // A pass at the current potentials.
@@ -125,14 +125,14 @@ class Solver {
         if (!certified_) return 0;
         const auto found = costs_.iterate(team_, pass_at_current(), most, symmetric, kCertified,
                                           p_.tolerance * kLog2E<double>);
-        rows.now = (rows.now + found.done) % 2;
-        if (found.done > 0) {
-          for (Side<Real>* const side : {&rows, &columns}) {
-            const int k = index_of(*side);
-            side->moved = found.last.moved[k];
-            side->top = found.last.top[k];
-            side->near = found.last.moved[k] <= kCertified && found.last.gap <= kCertified;
-          }
+        has_ended_ = found.ends > 0;
+        rows.now = (rows.now + found.done + found.ends) % 2;
+        for (Side<Real>* const side : {&rows, &columns}) {
+          if (found.done == 0) continue;
+          const int k = index_of(*side);
+          side->moved = found.last.moved[k];
+          side->top = found.last.top[k];
+          side->near = found.last.moved[k] <= kCertified && found.last.gap <= kCertified;
         }
         certified_ = found.in_range && rows.near && columns.near;
         return found.done;
@@ -392,9 +392,9 @@ class Solver {
   Team& team_;
   Costs costs_;
   double moved_lambda_ = 0;
-  double rounder_ = 0;  // the rounder of the potentials in the last pass of sums
-  double ratio_ = 1;    // this epsilon over that of the next step
-  bool certified_ = false;
+  double rounder_ = 0;                          // the rounder of the potentials in the last pass of sums
+  double ratio_ = 1;                            // this epsilon over that of the next step
+  bool certified_ = false, has_ended_ = false;  // has_ended_: rows are updated behind the last iteration
 };
 
 }  // namespace warpalign::detail::transport

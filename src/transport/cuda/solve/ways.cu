@@ -4,7 +4,7 @@
 #include "core/plan_cache.h"
 #include "core/ways.h"
 #include "cuda/launch/launch.cuh"
-#include "transport/cuda/costs/kept_layout.h"
+#include "transport/cuda/kept/kept_layout.h"
 #include "transport/cuda/gromov/half_points.h"
 #include "transport/cuda/solve/ways.h"
 #include "transport/problem.h"
@@ -102,9 +102,10 @@ Status lay_out_kept(const SolveKey& key, const SinkhornKernel<Real>& kernel, Sol
   const int fewest = fewest_blocks<Real>(key.rows, key.columns, !key.given, key.device);
   const int blocks = blocks_of_kept(key, fewest);
   layout = kept_layout<Real>(key.rows, key.columns, !key.given, blocks, key.device);
-  // A thread has some 16 elements, and at least one column.
-  const int fewest_threads = std::max(cuda::div_up(key.columns, 32) * 32, 64);
-  const std::int64_t threads = cuda::div_up(std::int64_t{layout.rows} * key.columns, 16 * 32) * 32;
+  // A thread has as many elements as it works on at a time, and at least one column.
+  const int fewest_threads = cuda::div_up(key.columns, 32) * 32;
+  const std::int64_t threads =
+      cuda::div_up(std::int64_t{layout.rows} * key.columns, kKeptElements<Real> * 32) * 32;
   layout.threads =
       static_cast<int>(std::clamp<std::int64_t>(threads, fewest_threads, kMostKeptColumns<Real>));
   int resident = 0;

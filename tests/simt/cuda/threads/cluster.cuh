@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cuda/threads/messages.h"
 #include "cuda/threads/warp.cuh"
 #include "simt.h"
 
@@ -44,6 +45,7 @@ inline void send_message(ClusterAddress to, const std::uint32_t (&words)[4], Clu
   if (simt::cluster_size() < 2) simt::fail("a message in a cluster of one block");
   if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0) simt::fail("a message is not aligned to 16 bytes");
   std::memcpy(to, words, 16);
+  ++messages;
   mailbox_change(reinterpret_cast<Mailbox*>(box), false, -16);
 }
 

@@ -2,8 +2,8 @@
 // their costs, which go to the workspace, and gradients with respect to them.
 #pragma once
 
-#include "transport/cuda/costs/kept_layout.h"
 #include "transport/cuda/costs/pass.cuh"
+#include "transport/cuda/kept/kept_layout.h"
 #include "transport/cuda/points/point_cost.cuh"
 #include "transport/cuda/solve/side.cuh"
 
@@ -20,7 +20,7 @@ class KeptPoints {
         team_(team),
         rows_(rows),
         columns_(columns),
-        shape_(kept_shape(p.layout.threads, p.layout.rows, p.layout.columns)),
+        shape_(kept_shape<Real>(p.layout)),
         first_(p.layout.first_row(team.rank, rows.count)),
         own_(p.layout.first_row(team.rank + 1, rows.count) - first_) {}
 
@@ -60,20 +60,24 @@ class KeptPoints {
     Real* kernel;    // (rows, stride): exponentials
     Real* staged;    // (kMostKeptDim + 1, kStagedStride): features of points, and for the cosine 1 / length
     Real* received;  // (2, blocks of the cluster, stride + kToldFlags)
-    Real* rows;      // (padded, 4)
+    Real* rows;      // (padded, 2)
     Real* scales;    // (2, padded to 4): of rows, before an iteration and after it, in turns
     int scales_stride;
     Real* scaled;  // (stride): columns' weights in the reference times their scales
     Real* hi;      // (stride): parts of the columns' potentials, as in Potential
     Real* lo;
     Real* weights;  // (stride): columns' weights in the reference
-    float* tops;    // (warps)
-    int* flags;     // (2, 2): a scale has left its range; a sum has; each in turns
   };
+  [[nodiscard]] static __device__ __forceinline__ KeptBlock& block() {
+    return *reinterpret_cast<KeptBlock*>(cuda::dynamic_shared() + kScratchBytes);
+  }
+  [[nodiscard]] static __device__ __forceinline__ Real* arrays() {
+    return reinterpret_cast<Real*>(cuda::dynamic_shared() + kScratchBytes + sizeof(KeptBlock));
+  }
   [[nodiscard]] __device__ __forceinline__ Shared shared() const {
     const KeptArrays sizes = kept_arrays<Real>(shape_, p_.layout);
     Shared s;
-    s.parts = reinterpret_cast<Real*>(cuda::dynamic_shared() + kScratchBytes);
+    s.parts = arrays();
     s.kernel = s.parts + sizes.parts;
     s.staged = s.kernel + sizes.kernel;
     s.received = s.staged + sizes.staged;
@@ -84,9 +88,31 @@ class KeptPoints {
     s.hi = s.scaled + shape_.stride;
     s.lo = s.hi + shape_.stride;
     s.weights = s.lo + shape_.stride;
-    s.tops = reinterpret_cast<float*>(s.weights + shape_.stride);
-    s.flags = reinterpret_cast<int*>(s.tops + kMostWarps);
     return s;
+  }
+
+  [[nodiscard]] __device__ __forceinline__ KeptBlock::Places places() const {
+    const KeptArrays sizes = kept_arrays<Real>(shape_, p_.layout);
+    const auto number = [](std::size_t size) { return static_cast<int>(size); };
+    KeptBlock::Places at;
+    at.kernel = number(sizes.parts);
+    at.received = at.kernel + number(sizes.kernel + sizes.staged);
+    at.points = at.received + number(sizes.received);
+    at.scales = at.points + number(sizes.rows);
+    at.scales_stride = number(sizes.scales / 2);
+    at.scaled = at.scales + number(sizes.scales);
+    at.stride = shape_.stride;
+    at.part_stride = shape_.part_stride;
+    at.lane_bits = shape_.lane_bits;
+    at.groups = shape_.groups;
+    at.sharing_bits = shape_.sharing_bits;
+    at.telling_bits = shape_.telling_bits;
+    at.own = own_;
+    at.columns = columns_.count;
+    at.rank = team_.rank;
+    at.blocks = team_.blocks;
+    at.in_cluster = team_.blocks > 1 && p_.layout.cluster > 1 ? 1 : 0;
+    return at;
   }
 
   // The costs of the block's row n, if they are made from points. A block reads those alone that it has made.
@@ -96,10 +122,10 @@ class KeptPoints {
   }
 
   [[nodiscard]] __device__ __forceinline__ int place() const {
-    return static_cast<int>(threadIdx.x) % shape_.lanes;
+    return static_cast<int>(threadIdx.x) & (shape_.lanes - 1);
   }
   [[nodiscard]] __device__ __forceinline__ int group() const {
-    return static_cast<int>(threadIdx.x) / shape_.lanes;
+    return static_cast<int>(threadIdx.x) >> shape_.lane_bits;
   }
 
  private:

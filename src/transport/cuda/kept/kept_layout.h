@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "transport/cuda/solve/layout.h"
 
@@ -18,8 +19,14 @@ template <class Real>
 inline constexpr int kMostKeptColumns = sizeof(Real) == 4 ? 512 : 256;
 // The most coordinates of points.
 inline constexpr int kMostKeptDim = 32;
-// Rows that a group works on at a time.
-inline constexpr int kKeptRowsAtOnce = 2;
+// Exponentials that a lane works on at a time.
+template <class Real>
+inline constexpr int kKeptElements = sizeof(Real) == 4 ? 32 : 16;
+// Rows that a group of lanes works on at a time.
+template <class Real>
+WARPALIGN_ANYWHERE constexpr int kept_rows_at_once(int quads) {
+  return kKeptElements<Real> / 4 / quads;
+}
 // Points of one side whose features are in shared memory at a time, and the distance of two features there.
 inline constexpr int kStagedPoints = 64;
 inline constexpr int kStagedStride = kStagedPoints + 4;
@@ -29,26 +36,35 @@ WARPALIGN_ANYWHERE constexpr int kept_stride(int columns) { return cuda::div_up(
 
 struct KeptShape {
   int quads;
-  int lanes;        // of a row
-  int groups;       // of lanes in a block
-  int stride;       // numbers of a row in memory
-  int sharing;      // threads that share a column
+  int lane_bits;
+  int lanes;   // of a row: 1 << lane_bits
+  int groups;  // of lanes in a block
+  int stride;  // numbers of a row in memory
+  int sharing_bits;
+  int sharing;  // threads that share a column: 1 << sharing_bits
+  int telling_bits;
+  int telling;      // threads that share four columns, in a cluster: 1 << telling_bits
   int part_stride;  // numbers of a group's sums of columns; avoids bank conflicts
   int padded;       // rows of a block, with those that groups have in their last round and do not exist
 };
 
-WARPALIGN_ANYWHERE constexpr KeptShape kept_shape(int threads, int rows, int columns) {
+template <class Real>
+WARPALIGN_ANYWHERE constexpr KeptShape kept_shape(const SolveLayout& layout) {
+  const int threads = layout.threads, columns = layout.columns;
   KeptShape s{};
   s.quads = columns > 256 ? 4 : 2;
-  s.lanes = 1;
-  while (s.lanes < 32 && s.lanes * 4 * s.quads < columns) s.lanes *= 2;
-  s.groups = threads / s.lanes;
+  while (s.lane_bits < 5 && (4 * s.quads << s.lane_bits) < columns) ++s.lane_bits;
+  s.lanes = 1 << s.lane_bits;
+  s.groups = threads >> s.lane_bits;
   s.stride = kept_stride(columns);
-  s.sharing = 1;
-  while (s.sharing < 8 && 2 * s.sharing * columns <= threads) s.sharing *= 2;
-  s.part_stride = cuda::div_up(columns, 32) * 32 + (s.sharing > 1 ? 32 / s.sharing : 0);
-  const int of_round = s.groups * kKeptRowsAtOnce;
-  s.padded = cuda::div_up(rows, of_round) * of_round;
+  while (s.sharing_bits < 3 && (2 * columns << s.sharing_bits) <= threads) ++s.sharing_bits;
+  s.sharing = 1 << s.sharing_bits;
+  while (s.telling_bits < 5 && (s.stride / 2 << s.telling_bits) <= threads) ++s.telling_bits;
+  s.telling = 1 << s.telling_bits;
+  const int readers = layout.cluster > 1 ? (s.telling < 8 ? s.telling : 8) : s.sharing;
+  s.part_stride = cuda::div_up(columns, 32) * 32 + (readers > 1 ? 32 / readers : 0);
+  const int of_round = s.groups * kept_rows_at_once<Real>(s.quads);
+  s.padded = cuda::div_up(layout.rows, of_round) * of_round;
   return s;
 }
 
@@ -58,7 +74,7 @@ struct KeptArrays {
   std::size_t kernel;    // exponentials
   std::size_t staged;    // features of points, and one more number of each
   std::size_t received;  // sums of columns of the cluster's blocks, and flags, twice
-  std::size_t rows;      // four numbers of each
+  std::size_t rows;      // two numbers of each
   std::size_t scales;    // of rows, twice
   std::size_t columns;   // four numbers of each
 
@@ -77,18 +93,32 @@ WARPALIGN_ANYWHERE constexpr KeptArrays kept_arrays(const KeptShape& s, const So
           table,
           numbers(layout.of_points ? (kMostKeptDim + 1) * kStagedStride : 0),
           numbers(layout.cluster > 1 ? 2 * layout.cluster * (s.stride + kToldFlags) : 0),
-          4 * rows,
+          2 * rows,
           2 * rows,
           4 * numbers(s.stride)};
 }
 
-// Bytes behind the arrays: the largest magnitudes of the warps, and flags.
-inline constexpr int kKeptFlagBytes = (kMostWarps + 4) * 4;
+// In front of the arrays: what the iterations of a block share beside them.
+struct alignas(16) KeptBlock {
+  std::uint64_t boxes[2];  // mailboxes of the cluster's messages, in turns
+  int flags[4];            // (2, 2): a scale has left its range; a sum has; each in turns
+  float tops[kMostWarps];  // the largest magnitudes of the warps
+  // Numbers that do not change. They lie here, and not in registers, because a loop over rows leaves few of
+  // those free, and local memory is slow beside so much shared memory.
+  struct Places {
+    int kernel, received, points, scales, scaled;  // of the arrays: distances from the first one
+    int scales_stride, stride, part_stride;
+    int lane_bits, groups, sharing_bits, telling_bits;
+    int own, columns;  // the block's rows, the problem's columns
+    int rank, blocks;  // of the team
+    int in_cluster;    // whether the team's blocks are a cluster
+  } places;
+};
 
 template <class Real>
 constexpr std::size_t kept_shared_bytes(const SolveLayout& layout) {
-  const KeptShape shape = kept_shape(layout.threads, layout.rows, layout.columns);
-  return kScratchBytes + sizeof(Real) * kept_arrays<Real>(shape, layout).all() + kKeptFlagBytes;
+  const KeptShape shape = kept_shape<Real>(layout);
+  return kScratchBytes + sizeof(KeptBlock) + sizeof(Real) * kept_arrays<Real>(shape, layout).all();
 }
 
 }  // namespace warpalign::detail::transport

@@ -1,5 +1,5 @@
 // Sinkhorn on problems whose exponentials stay in shared memory, of given costs and of points.
-#include "transport/cuda/costs/kept_rows.cuh"
+#include "transport/cuda/kept/kept_rows.cuh"
 #include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {

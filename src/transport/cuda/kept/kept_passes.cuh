@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/numbers/half.cuh"
-#include "transport/cuda/costs/kept_points.cuh"
+#include "transport/cuda/kept/kept_points.cuh"
 
 namespace warpalign::detail::transport {
 
@@ -45,7 +45,6 @@ class KeptPasses : public KeptPoints<Real_> {
   using Base::team_;
   using typename Base::Shared;
   static constexpr int kMostQuads = kMostKeptColumns<Real> / 128;
-  static constexpr int kAtOnce = kKeptRowsAtOnce;
   static constexpr int kMostRounds = 128;  // the most rows that a lane sums before it goes to memory
 
   struct alignas(16) Quad {
@@ -54,7 +53,7 @@ class KeptPasses : public KeptPoints<Real_> {
 
   // The column that the thread shares with its neighbours; it need not exist.
   [[nodiscard]] __device__ __forceinline__ int own_column() const {
-    return static_cast<int>(threadIdx.x) / shape_.sharing;
+    return static_cast<int>(threadIdx.x) >> shape_.sharing_bits;
   }
   // Calls body(q, j, exists) for the lane's quads: the first column j, and whether there is memory for it.
   template <int kQuads, class Body>
@@ -66,19 +65,34 @@ class KeptPasses : public KeptPoints<Real_> {
     }
   }
 
+  // Whether four neighbouring columns of every row lie in one piece of memory, from 16 bytes to 16 bytes.
+  [[nodiscard]] __device__ __forceinline__ bool are_quads(const void* data,
+                                                          const std::int64_t (&stride)[3]) const {
+    return columns_.p.length % 4 == 0 && stride[2] == 1 && (stride[0] | stride[1]) % 4 == 0 &&
+           reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+  }
+  const bool has_quads_ = !p_.half_cost && are_quads(p_.cost, p_.cost_stride);
+  const bool plan_has_quads_ = are_quads(p_.plan, p_.plan_stride);
+
   // The costs of the block's row n and columns j ... j + 3; 0 for columns that do not exist.
   [[nodiscard]] __device__ __forceinline__ Quad costs_of_quad(int n, int j) const {
     if (!p_.cost) return *reinterpret_cast<const Quad*>(this->costs_of_points(n) + j);
-    Quad costs;
-    const std::int64_t stride = p_.cost_stride[2];
+    Quad costs{};
     const std::int64_t from =
         rows_.b * p_.cost_stride[0] + (first_ + n) * p_.cost_stride[1] + j * p_.cost_stride[2];
+    if (has_quads_) {
+      costs = *reinterpret_cast<const Quad*>(static_cast<const Real*>(p_.cost) + from);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        if (j + c >= columns_.count) costs.v[c] = 0;
+      }
+      return costs;
+    }
     const bool is_half = sizeof(Real) == 4 && p_.half_cost;
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      costs.v[c] = 0;
       if (j + c >= columns_.count) continue;
-      const std::int64_t at = from + c * stride;
+      const std::int64_t at = from + c * p_.cost_stride[2];
       costs.v[c] = is_half ? static_cast<Real>(cuda::widen(static_cast<const cuda::Float16*>(p_.cost)[at]))
                            : static_cast<const Real*>(p_.cost)[at];
     }
@@ -111,7 +125,7 @@ class KeptPasses : public KeptPoints<Real_> {
     const int sharing = shape_.sharing, stride = shape_.part_stride;
     const auto join = [](Real a, Real b) { return kLargest ? larger(a, b) : a + b; };
     Real total = kLargest ? minus_infinity() : Real(0);
-    int g = static_cast<int>(threadIdx.x) % sharing;
+    int g = static_cast<int>(threadIdx.x) & (sharing - 1);
 #pragma unroll 8
     for (; g < shape_.groups; g += sharing) total = join(total, parts[g * stride]);
 #pragma unroll
@@ -189,6 +203,7 @@ class KeptPasses : public KeptPoints<Real_> {
       const Quad hi = *reinterpret_cast<const Quad*>(at.hi + j);
       const Quad lo = *reinterpret_cast<const Quad*>(at.lo + j);
       const Quad weights = *reinterpret_cast<const Quad*>(at.weights + j);
+      [[maybe_unused]] Quad masses{};
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         Real t = fma(-k, costs.v[c], row.w.hi + hi.v[c]);
@@ -206,9 +221,12 @@ class KeptPasses : public KeptPoints<Real_> {
               linear += mass * costs.v[c];
               logits += mass * t;
             }
-            if (row.exists) write_plan(pass, first_ + row.n, j + c, mass);
+            masses.v[c] = mass;
           }
         }
+      }
+      if constexpr (kKind == PassKind::kEvaluate) {
+        if (row.exists && p_.plan) write_plan(pass, first_ + row.n, j, masses);
       }
     });
     if constexpr (kKind == PassKind::kEvaluate) {
@@ -217,11 +235,20 @@ class KeptPasses : public KeptPoints<Real_> {
     }
     return own;
   }
-  __device__ __forceinline__ void write_plan(const Pass& pass, int i, int j, Real mass) const {
-    if (!p_.plan || j >= columns_.count) return;
-    const double plan = pass.is_nan ? CUDART_NAN : p_.plan_scale * static_cast<double>(mass);
-    p_.plan[rows_.b * p_.plan_stride[0] + i * p_.plan_stride[1] + j * p_.plan_stride[2]] =
-        static_cast<Real>(plan);
+  // Writes the plan of row i and columns j ... j + 3.
+  __device__ __forceinline__ void write_plan(const Pass& pass, int i, int j, Quad masses) const {
+    const Real scale = static_cast<Real>(pass.is_nan ? CUDART_NAN : p_.plan_scale);
+#pragma unroll
+    for (Real& mass : masses.v) mass *= scale;
+    Real* const to = p_.plan + rows_.b * p_.plan_stride[0] + i * p_.plan_stride[1] + j * p_.plan_stride[2];
+    if (plan_has_quads_ && j + 3 < columns_.count) {
+      *reinterpret_cast<Quad*>(to) = masses;
+      return;
+    }
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      if (j + c < columns_.count) to[c * p_.plan_stride[2]] = masses.v[c];
+    }
   }
 
   template <PassKind kKind, int kQuads>
