@@ -71,32 +71,50 @@ class KeptPasses : public KeptPoints<Real_> {
     return columns_.p.length % 4 == 0 && stride[2] == 1 && (stride[0] | stride[1]) % 4 == 0 &&
            reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
   }
-  const bool has_quads_ = !p_.half_cost && are_quads(p_.cost, p_.cost_stride);
   const bool plan_has_quads_ = are_quads(p_.plan, p_.plan_stride);
 
-  // The costs of the block's row n and columns j ... j + 3; 0 for columns that do not exist.
-  [[nodiscard]] __device__ __forceinline__ Quad costs_of_quad(int n, int j) const {
-    if (!p_.cost) return *reinterpret_cast<const Quad*>(this->costs_of_points(n) + j);
-    Quad costs{};
-    const std::int64_t from =
-        rows_.b * p_.cost_stride[0] + (first_ + n) * p_.cost_stride[1] + j * p_.cost_stride[2];
-    if (has_quads_) {
-      costs = *reinterpret_cast<const Quad*>(static_cast<const Real*>(p_.cost) + from);
+  // The costs of the block's rows in memory, and how they are read.
+  struct CostRows {
+    const void* data;  // of the first row
+    std::int64_t stride, column_stride;
+    bool is_half, has_quads;
+  };
+  [[nodiscard]] __device__ __forceinline__ CostRows cost_rows() const {
+    if (!p_.cost) return {this->costs_of_points(0), shape_.stride, 1, false, true};
+    const bool is_half = sizeof(Real) == 4 && p_.half_cost;
+    const std::int64_t from = rows_.b * p_.cost_stride[0] + first_ * p_.cost_stride[1];
+    const auto* const data = static_cast<const unsigned char*>(p_.cost) + from * (is_half ? 2 : sizeof(Real));
+    return {data, p_.cost_stride[1], p_.cost_stride[2], is_half,
+            !is_half && are_quads(p_.cost, p_.cost_stride)};
+  }
+  // The lane's costs of the block's row n, or of its last row; 0 for columns that do not exist. All loads
+  // come before the first use.
+  template <int kQuads>
+  __device__ __forceinline__ void load(const CostRows& from, int n, Quad (&costs)[kQuads]) const {
+    const std::int64_t row = min(n, own_ - 1) * from.stride;
+    const int count = columns_.count;
+    if (from.has_quads) {
+      for_quads<kQuads>([&](int q, int j, bool) {
+        costs[q] = *reinterpret_cast<const Quad*>(static_cast<const Real*>(from.data) + row +
+                                                  min(j, shape_.stride - 4));
+      });
+    } else {
+      for_quads<kQuads>([&](int q, int j, bool) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const std::int64_t at = row + max(min(j + c, count - 1), 0) * from.column_stride;
+          costs[q].v[c] =
+              from.is_half ? static_cast<Real>(cuda::widen(static_cast<const cuda::Float16*>(from.data)[at]))
+                           : static_cast<const Real*>(from.data)[at];
+        }
+      });
+    }
+    for_quads<kQuads>([&](int q, int j, bool) {
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        if (j + c >= columns_.count) costs.v[c] = 0;
+        if (j + c >= count) costs[q].v[c] = 0;
       }
-      return costs;
-    }
-    const bool is_half = sizeof(Real) == 4 && p_.half_cost;
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      if (j + c >= columns_.count) continue;
-      const std::int64_t at = from + c * p_.cost_stride[2];
-      costs.v[c] = is_half ? static_cast<Real>(cuda::widen(static_cast<const cuda::Float16*>(p_.cost)[at]))
-                           : static_cast<const Real*>(p_.cost)[at];
-    }
-    return costs;
+    });
   }
 
   // Leaves a lane's sums of columns in shared memory.
@@ -158,15 +176,41 @@ class KeptPasses : public KeptPoints<Real_> {
     __syncthreads();
   }
 
+  // What a pass needs of the rows' side, in registers: those of *this would be loaded again after every
+  // store.
+  struct RowsAt {
+    const double* potentials;  // of the block's first row; null: 0
+    const Real* weights;       // of the block's first row; null: uniform
+    double uniform, lambda, rounder, epsilon;
+    Marginal marginal;
+    bool product, updates;
+
+    [[nodiscard]] __device__ __forceinline__ double reference(double weight) const {
+      return product ? weight : 1.0;
+    }
+  };
+  [[nodiscard]] __device__ __forceinline__ RowsAt rows_at(const Pass& pass) const {
+    const Real* const weights = rows_.p.weights;
+    return {pass.rows_at ? pass.rows_at + first_ : nullptr,
+            weights ? weights + rows_.row_of_batch() + first_ : nullptr,
+            rows_.uniform,
+            pass.lambda,
+            pass.rounder,
+            pass.epsilon,
+            rows_.marginal,
+            rows_.product,
+            pass.updates_rows};
+  }
+
   // The factor of a row's exponentials in the columns' sums, as in Dense.
-  [[nodiscard]] __device__ __forceinline__ Real factor_of(const Pass& pass, double at, double weight,
-                                                          Real sum) const {
-    const double reference = rows_.reference(weight);
+  [[nodiscard]] static __device__ __forceinline__ Real factor_of(const RowsAt& rows, double at, double weight,
+                                                                 Real sum) {
+    const double reference = rows.reference(weight);
     if (isnan(sum)) return sum;
-    if (!pass.updates_rows || !(sum > 0) || isinf(sum)) return static_cast<Real>(reference);
-    const double target = rows_.product ? 0.0 : log2_in<Real>(weight);
+    if (!rows.updates || !(sum > 0) || isinf(sum)) return static_cast<Real>(reference);
+    const double target = rows.product ? 0.0 : log2_in<Real>(weight);
     const double next =
-        rows_.marginal.updated(free_of(target, at, log2_in<Real>(static_cast<double>(sum))), pass.epsilon);
+        rows.marginal.updated(free_of(target, at, log2_in<Real>(static_cast<double>(sum))), rows.epsilon);
     if (isinf(next) || isinf(at)) return static_cast<Real>(reference);
     return static_cast<Real>(reference * exp2_in<Real>(next - at));
   }
@@ -179,34 +223,34 @@ class KeptPasses : public KeptPoints<Real_> {
     double weight;
     Potential<Real> w;
   };
-  [[nodiscard]] __device__ __forceinline__ Row row_of(const Pass& pass, int n) const {
-    Row row{min(n, own_ - 1), n < own_, 0, 0, {minus_infinity(), 0}};
-    if (pass.rows_at) row.at = pass.rows_at[first_ + row.n];
-    row.weight = rows_.weight(first_ + row.n);
-    if (row.exists) row.w = Potential<Real>::split(row.at + pass.lambda, pass.rounder);
+  [[nodiscard]] __device__ __forceinline__ Row row_of(const RowsAt& rows, int n) const {
+    Row row{min(n, own_ - 1), n < own_, 0, rows.uniform, {minus_infinity(), 0}};
+    if (rows.potentials) row.at = rows.potentials[row.n];
+    if (rows.weights) row.weight = static_cast<double>(rows.weights[row.n]);
+    if (row.exists) row.w = Potential<Real>::split(row.at + rows.lambda, rows.rounder);
     return row;
   }
 
   // A row's exponentials, or its logits for kLargest, and their sum, or the largest, over the lane's columns.
   template <PassKind kKind, int kQuads>
-  __device__ __forceinline__ Real entries_of(const Pass& pass, const Row& row, Quad (&e)[kQuads],
+  __device__ __forceinline__ Real entries_of(const Pass& pass, const RowsAt& rows, const Row& row,
+                                             const Quad (&costs)[kQuads], Quad (&e)[kQuads],
                                              PlanSums& sums) const {
     constexpr bool kLargest = kKind == PassKind::kLargest;
     const Real none = kLargest ? minus_infinity() : Real(0);
     const Shared at = shared();
-    const Real k = static_cast<Real>(pass.k), of_row = static_cast<Real>(rows_.reference(row.weight));
+    const Real k = static_cast<Real>(pass.k), of_row = static_cast<Real>(rows.reference(row.weight));
     Real own = none, linear = 0, logits = 0;
     for_quads<kQuads>([&](int q, int j, bool has_memory) {
       e[q] = {{none, none, none, none}};
       if (!has_memory) return;
-      const Quad costs = costs_of_quad(row.n, j);
       const Quad hi = *reinterpret_cast<const Quad*>(at.hi + j);
       const Quad lo = *reinterpret_cast<const Quad*>(at.lo + j);
       const Quad weights = *reinterpret_cast<const Quad*>(at.weights + j);
       [[maybe_unused]] Quad masses{};
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        Real t = fma(-k, costs.v[c], row.w.hi + hi.v[c]);
+        Real t = fma(-k, costs[q].v[c], row.w.hi + hi.v[c]);
         if constexpr (sizeof(Real) == 4) t += row.w.lo + lo.v[c];
         if constexpr (kLargest) {
           e[q].v[c] = t;
@@ -218,7 +262,7 @@ class KeptPasses : public KeptPoints<Real_> {
           if constexpr (kKind == PassKind::kEvaluate) {
             const Real mass = of_row * weighted;
             if (mass != 0) {
-              linear += mass * costs.v[c];
+              linear += mass * costs[q].v[c];
               logits += mass * t;
             }
             masses.v[c] = mass;
@@ -257,46 +301,46 @@ class KeptPasses : public KeptPoints<Real_> {
     const auto join = [](Real a, Real b) { return kLargest ? larger(a, b) : a + b; };
     const Real none = kLargest ? minus_infinity() : Real(0);
     load_columns(pass);
-    Quad acc[kQuads];
-    int rounds = 0;
-    const auto add_up = [&] {
-      if (rounds > kMostRounds) join_parts<kQuads>(acc, join);
-      store_parts<kQuads>(acc);
-    };
+    const KeptPasses me(*this);
+    const CostRows from = me.cost_rows();
+    const RowsAt rows = me.rows_at(pass);
+    Real* const row_sums = pass.rows ? rows_.partials(0) + first_ : nullptr;
     // All lanes of a warp have the same number of rounds.
-    for (int begin = 0; begin < own_ || rounds == 0; begin += shape_.groups) {
-      if (rounds % kMostRounds == 0) {
-        if (rounds > 0) add_up();
+    const int of_part = kMostRounds * me.shape_.groups;
+    for (int part = 0; part == 0 || part < me.own_; part += of_part) {
+      Quad acc[kQuads];
 #pragma unroll
-        for (Quad& quad : acc) quad = {{none, none, none, none}};
-      }
-      ++rounds;
-      if (own_ == 0) break;
-      const Row row = row_of(pass, begin + group());
-      Quad e[kQuads];
-      Real own = entries_of<kKind, kQuads>(pass, row, e, sums);
+      for (Quad& quad : acc) quad = {{none, none, none, none}};
+#pragma unroll 1
+      for (int begin = part; begin < min(me.own_, part + of_part); begin += me.shape_.groups) {
+        Quad e[kQuads], costs[kQuads];
+        me.template load<kQuads>(from, begin + me.group(), costs);
+        const Row row = me.row_of(rows, begin + me.group());
+        Real own = me.template entries_of<kKind, kQuads>(pass, rows, row, costs, e, sums);
 #pragma unroll
-      for (int bit = 1; bit < 32; bit *= 2) {
-        if (bit < shape_.lanes) own = join(own, cuda::shuffle_xor(own, bit));
-      }
-      if (pass.rows && row.exists && place() == 0) rows_.partials(0)[first_ + row.n] = own;
-      [[maybe_unused]] const bool counts = row.weight > 0 || !rows_.product;
-      [[maybe_unused]] const Real factor = row.exists ? factor_of(pass, row.at, row.weight, own) : Real(0);
+        for (int bit = 1; bit < 32; bit *= 2) {
+          if (bit < me.shape_.lanes) own = join(own, cuda::shuffle_xor(own, bit));
+        }
+        if (row_sums && row.exists && me.place() == 0) row_sums[row.n] = own;
+        [[maybe_unused]] const bool counts = row.weight > 0 || !rows.product;
+        [[maybe_unused]] const Real factor = row.exists ? factor_of(rows, row.at, row.weight, own) : Real(0);
 #pragma unroll
-      for (int q = 0; q < kQuads; ++q) {
+        for (int q = 0; q < kQuads; ++q) {
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          Real& sum = acc[q].v[c];
-          if constexpr (kLargest) {
-            if (counts) sum = larger(sum, e[q].v[c]);
-          } else {
-            sum = fma(e[q].v[c], factor, sum);
+          for (int c = 0; c < 4; ++c) {
+            Real& sum = acc[q].v[c];
+            if constexpr (kLargest) {
+              if (counts) sum = larger(sum, e[q].v[c]);
+            } else {
+              sum = fma(e[q].v[c], factor, sum);
+            }
           }
         }
       }
+      if (part > 0) me.template join_parts<kQuads>(acc, join);
+      me.template store_parts<kQuads>(acc);
     }
     if (!pass.columns) return;
-    add_up();
     __syncthreads();
     const int j = own_column();
     const Real total = total_of_column<kLargest>(j);

@@ -51,7 +51,6 @@ class KeptRows : public KeptTeam<Real_> {
   using Base::arrays;
   using Base::block;
   using Base::columns_;
-  using Base::costs_of_quad;
   using Base::first_;
   using Base::group;
   using Base::own_;
@@ -62,6 +61,7 @@ class KeptRows : public KeptTeam<Real_> {
   using Base::shape_;
   using Base::shared;
   using Base::team_;
+  using typename Base::CostRows;
   using typename Base::Quad;
   using typename Base::Shared;
   using Scales = KeptScales<Real>;
@@ -90,6 +90,7 @@ class KeptRows : public KeptTeam<Real_> {
     const int lane_bits = kQuads == 4 ? 5 : at.lane_bits, lanes = 1 << lane_bits;
     const int place = static_cast<int>(threadIdx.x) & (lanes - 1);
     const int group = static_cast<int>(threadIdx.x) >> lane_bits, of_round = at.groups * kAtOnce;
+    const int in_warp = static_cast<int>(threadIdx.x) % 32 >> lane_bits;  // the warp's groups before this one
     const Real* const kernel = arrays() + at.kernel;
     const Point* const points = reinterpret_cast<const Point*>(arrays() + at.points);
     const Real* const scales = arrays() + at.scales + turn * at.scales_stride;
@@ -107,7 +108,7 @@ class KeptRows : public KeptTeam<Real_> {
       acc[q] = Quad{};
     }
 #pragma unroll 1
-    for (int first = group * kAtOnce; first - group * kAtOnce < at.own; first += of_round) {
+    for (int first = group * kAtOnce; first - in_warp * kAtOnce < at.own; first += of_round) {
       Quad e[kAtOnce][kQuads];
       Real sums[kAtOnce];
 #pragma unroll
@@ -215,20 +216,29 @@ class KeptRows : public KeptTeam<Real_> {
     }
     __syncthreads();
     const Real k = static_cast<Real>(pass.k);
-    for (int n = group(); n < own_; n += shape_.groups) {
-      const Potential<Real> w = Potential<Real>::split(potentials[n], rounder);
-      this->template for_quads<kQuads>([&](int, int j, bool exists) {
-        if (!exists) return;
-        const Quad costs = costs_of_quad(n, j);
-        const Quad hi = *reinterpret_cast<const Quad*>(at.hi + j);
-        const Quad lo = *reinterpret_cast<const Quad*>(at.lo + j);
-        Quad e;
+    const CostRows costs = this->cost_rows();
+    constexpr int kRows = 8 / kQuads;  // whose costs are on their way at a time
+#pragma unroll 1
+    for (int first = group(); first < own_; first += kRows * shape_.groups) {
+      Quad e[kRows][kQuads];
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          e.v[c] = Scales::exponential(k, costs.v[c], w.hi + hi.v[c], w.lo + lo.v[c]);
-        }
-        *reinterpret_cast<Quad*>(at.kernel + n * shape_.stride + j) = e;
-      });
+      for (int r = 0; r < kRows; ++r) this->template load<kQuads>(costs, first + r * shape_.groups, e[r]);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const int n = first + r * shape_.groups;
+        if (n >= own_) continue;
+        const Potential<Real> w = Potential<Real>::split(potentials[n], rounder);
+        this->template for_quads<kQuads>([&](int q, int j, bool exists) {
+          if (!exists) return;
+          const Quad hi = *reinterpret_cast<const Quad*>(at.hi + j);
+          const Quad lo = *reinterpret_cast<const Quad*>(at.lo + j);
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            e[r][q].v[c] = Scales::exponential(k, e[r][q].v[c], w.hi + hi.v[c], w.lo + lo.v[c]);
+          }
+          *reinterpret_cast<Quad*>(at.kernel + n * shape_.stride + j) = e[r][q];
+        });
+      }
     }
     __syncthreads();
     return column;
