@@ -99,7 +99,7 @@ def _rounding(precision: str, labels: int, device: torch.device) -> Callable[[Te
     """How the factors of float32 products are rounded: None, if they have all bits."""
     if device.type == "cpu" or precision == "highest":
         return None
-    if labels > 16 and torch.cuda.get_device_capability(device) == (9, 0):
+    if labels >= 8 and torch.cuda.get_device_capability(device) == (9, 0):
         return _in_two_bfloat16
     return _in_tf32 if precision == "medium" else None
 

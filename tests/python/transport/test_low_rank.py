@@ -344,6 +344,7 @@ def test_a_solve_in_a_cuda_graph(solve: Solve, cuda: torch.device) -> None:
     init = solve(x, y, rank=3, generator=0, max_iter=20).plan
     options: dict[str, Any] = {"rank": 3, "init": init, "tol": 0.0, "max_iter": 20}
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         expected = solve(x, y, **options).plan.to_dense()
     torch.cuda.synchronize()
