@@ -64,15 +64,15 @@ TEST(Registry, EveryKernelIsCounted) {
     EXPECT_TRUE(align_on<DeviceBuffer>(losses(dtype, 1), kCuda).status.ok());
     // Many labels: warpgroups multiply all types but float64, by tiles of 216 and of 256 columns.
     const bool by_warpgroups = dtype != DType::kFloat64;
-    for (const auto& [labels, hidden] : {std::pair{12, 5}, {140, 5}, {140, 240}}) {
-      if (labels > 12 && !by_warpgroups) continue;
+    for (const auto& [labels, hidden] : {std::pair{7, 5}, {140, 5}, {140, 240}}) {
+      if (labels > 7 && !by_warpgroups) continue;
       std::mt19937 random(1);
       JointBatch joint;
       joint.dtype = dtype;
       joint.network.hidden = hidden;
       joint.add(family(0, 7, 2, labels, random), random);
       EXPECT_TRUE(run_joint_on<DeviceBuffer>(joint, kCuda, true).status.ok());
-      if (labels > 12) continue;
+      if (labels > 7) continue;
       joint.problems[0].band.assign(7, 0);
       joint.problems[0].band.back() = 1;
       joint.problems[0].band_states = 2;
@@ -82,7 +82,7 @@ TEST(Registry, EveryKernelIsCounted) {
   std::mt19937 random(1);
   JointBatch joint;
   joint.network.hidden = 5;
-  joint.add(family(0, 7, 2, 12, random), random);
+  joint.add(family(0, 7, 2, 7, random), random);
   const Execution units = Execution::cuda(0, nullptr, Precision::kMedium);
   EXPECT_TRUE(run_joint_on<DeviceBuffer>(joint, units, true).status.ok());
   const DeviceBuffer gradients(std::vector<float>(2 * 3 * 2)), first(2 * 4), ended(256);
