@@ -112,10 +112,14 @@ def descend(cost_of: CostOf, state: State, weights: tuple[Tensor, Tensor], cours
         weights: (B, N) and (B, M), whose sums are 1.
     """
 
+    def step(state: State, done: Tensor) -> State:
+        """A step of the problems that are not done."""
+        return _unless(done, state, _stepped(cost_of(state), state, weights, course))
+
     def run(place: tuple[State, Tensor]) -> tuple[tuple[State, Tensor], Tensor]:
-        """A step of the problems that are not done, and the share of the mass (B,) that it moved."""
+        """The same, and the share of the mass (B,) that it moved."""
         before, done = place
-        after = _unless(done, before, _stepped(cost_of(before), before, weights, course))
+        after = step(before, done)
         return (after, done), _moved(before, after)
 
     iterations = torch.zeros(len(state.gamma), dtype=torch.int32, device=state.gamma.device)
@@ -128,13 +132,12 @@ def descend(cost_of: CostOf, state: State, weights: tuple[Tensor, Tensor], cours
         if captures and first > 0:
             graph = graph or Replayed(run, (state, done), state.gamma.device)
             graph.state[1].copy_(done)
-        for _ in range(count - 1):
-            if graph:
-                graph()
-            else:
-                state = _unless(done, state, _stepped(cost_of(state), state, weights, course))
-        now = graph() if graph else None
-        if now is None:
+        if graph:
+            for _ in range(count):
+                now = graph()
+        else:
+            for _ in range(count - 1):
+                state = step(state, done)
             (state, _), now = run((state, done))
         iterations += count * ~done
         moved = moved.where(done, now)
