@@ -230,47 +230,40 @@ def geomloss(problem: Problem, device: torch.device, budget_s: float) -> Row:
 
 def flash_sinkhorn(problem: Problem, device: torch.device, budget_s: float) -> Row:
     """The package's loss and gradient with the same epsilons; TF32 as "medium" is."""
-    try:
-        package: Any = import_module("flash_sinkhorn")
-    except ImportError:
-        return {}
-    size, x, y = problem.size, problem.x, problem.y
-    assert x is not None and y is not None
+    size = problem.size
     epsilons = [size.epsilon_start]
     while epsilons[-1] > problem.epsilon:
         epsilons.append(max(epsilons[-1] / 2, problem.epsilon))
-    options: dict[str, Any] = {
-        "allow_tf32": True,
-        "debias": False,
-        "eps_list": epsilons + [problem.epsilon] * (size.iterations - 1),
-    }
-    loss = package.SamplesLoss("sinkhorn", backend=size.updates, **options)
-
-    def run() -> object:
-        return torch.autograd.grad(loss(x[0], y[0]).sum(), x)
-
-    try:
-        return {"flash_ms": rounded(peer_ms(run, device, budget_s)), "flash_setting": "tuned, TF32"}
-    except (torch.OutOfMemoryError, RuntimeError, ValueError) as failure:
-        return {"flash_error": str(failure).splitlines()[0][:200]}
+    epsilons += [problem.epsilon] * (size.iterations - 1)
+    options = {"allow_tf32": True, "debias": False, "eps_list": epsilons, "backend": size.updates}
+    return _flash(problem, device, budget_s, "tuned, TF32", options)
 
 
 def flash_divergence(problem: Problem, device: torch.device, budget_s: float) -> Row:
     """The package's debiased loss and gradient, untuned: its tuning takes some 45 s at every size. TF32 but for "highest"."""
+    tf32 = problem.size.precision != "highest"
+    epsilons = [problem.epsilon] * problem.size.iterations
+    options = {"allow_tf32": tf32, "debias": True, "eps_list": epsilons, "backend": "symmetric"}
+    setting = f"untuned, {'TF32' if tf32 else 'float32'}"
+    return _flash(problem, device, budget_s, setting, options | {"autotune": False})
+
+
+def _flash(
+    problem: Problem, device: torch.device, budget_s: float, setting: str, options: dict[str, Any]
+) -> Row:
+    """Of flash-sinkhorn's loss and gradient; nothing where it is not installed."""
     try:
         package: Any = import_module("flash_sinkhorn")
     except ImportError:
         return {}
-    size, x, y = problem.size, problem.x, problem.y
+    x, y = problem.x, problem.y
     assert x is not None and y is not None
-    tf32 = size.precision != "highest"
-    options: dict[str, Any] = {"eps_list": [problem.epsilon] * size.iterations, "allow_tf32": tf32}
-    loss = package.SamplesLoss("sinkhorn", backend="symmetric", debias=True, autotune=False, **options)
+    loss = package.SamplesLoss("sinkhorn", **options)
 
     def run() -> object:
         return torch.autograd.grad(loss(x[0], y[0]).sum(), x)
 
-    row: Row = {"flash_setting": f"untuned, {'TF32' if tf32 else 'float32'}"}
+    row: Row = {"flash_setting": setting}
     try:
         return row | {"flash_ms": rounded(peer_ms(run, device, budget_s))}
     except (torch.OutOfMemoryError, RuntimeError, ValueError, TypeError) as failure:
