@@ -15,7 +15,7 @@ from warpalign._core.transforms import apply
 from warpalign._transport.graphs import NeighborGraph, shortest_paths
 
 _ROUNDING = 4  # machine epsilons by which a sum of lengths may differ from a shortest path's length
-_MOST_ENTRIES = 1 << 22  # of a table of edges by sources
+_MOST_ENTRIES = 1 << 22  # of a (sources, edges) tensor; more sources are computed in parts
 
 
 def path_lengths(points: Tensor, graph: NeighborGraph, sources: Tensor) -> Tensor:

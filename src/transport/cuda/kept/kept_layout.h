@@ -37,9 +37,9 @@ WARPALIGN_ANYWHERE constexpr int kept_stride(int columns) { return cuda::div_up(
 struct KeptShape {
   int quads;
   int lane_bits;
-  int lanes;   // of a row: 1 << lane_bits
-  int groups;  // of lanes in a block
-  int stride;  // numbers of a row in memory
+  int lanes;   // that share a row: 1 << lane_bits
+  int groups;  // groups of lanes in a block
+  int stride;  // the distance of two rows in memory, in numbers
   int sharing_bits;
   int sharing;  // threads that share a column: 1 << sharing_bits
   int telling_bits;
@@ -106,11 +106,11 @@ struct alignas(16) KeptBlock {
   // Numbers that do not change. They lie here, and not in registers, because a loop over rows leaves few of
   // those free, and local memory is slow beside so much shared memory.
   struct Places {
-    int kernel, received, points, scales, scaled;  // of the arrays: distances from the first one
+    int kernel, received, points, scales, scaled;  // where these arrays begin, in numbers behind arrays()
     int scales_stride, stride, part_stride;
     int lane_bits, groups, sharing_bits, telling_bits;
     int own, columns;  // the block's rows, the problem's columns
-    int rank, blocks;  // of the team
+    int rank, blocks;  // the block's number in its team, and the team's number of blocks
     int in_cluster;    // whether the team's blocks are a cluster
   } places;
 };
