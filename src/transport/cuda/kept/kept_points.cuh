@@ -258,16 +258,7 @@ class KeptPoints {
     return p_.kind == CostKind::kCosine ? mass * staged_inverse_length(j) : mass;
   }
   [[nodiscard]] __device__ __forceinline__ Real slope(Real x, Real y) const {
-    switch (p_.kind) {
-      case CostKind::kCosine:
-        return slope_of<CostKind::kCosine>(x, y);
-      case CostKind::kL1:
-        return slope_of<CostKind::kL1>(x, y);
-      case CostKind::kHuber:
-        return slope_of<CostKind::kHuber>(x, y);
-      default:
-        return slope_of<CostKind::kSquaredEuclidean>(x, y);
-    }
+    return slope_of(p_.kind, x, y);
   }
 
  protected:

@@ -34,5 +34,19 @@ __device__ __forceinline__ Real slope_of(Real x, Real y) {
   }
   return difference;
 }
+// The same of a kind that is known when the kernel runs.
+template <class Real>
+__device__ __forceinline__ Real slope_of(CostKind kind, Real x, Real y) {
+  switch (kind) {
+    case CostKind::kCosine:
+      return slope_of<CostKind::kCosine>(x, y);
+    case CostKind::kL1:
+      return slope_of<CostKind::kL1>(x, y);
+    case CostKind::kHuber:
+      return slope_of<CostKind::kHuber>(x, y);
+    default:
+      return slope_of<CostKind::kSquaredEuclidean>(x, y);
+  }
+}
 
 }  // namespace warpalign::detail::transport

@@ -75,16 +75,7 @@ class Points : public Tiles<Real_> {
   // The part that depends on the feature: the other point's feature for a cosine, otherwise a function of the
   // difference.
   [[nodiscard]] __device__ __forceinline__ Real slope(Real x, Real y) const {
-    switch (p_.kind) {
-      case CostKind::kCosine:
-        return slope_of<CostKind::kCosine>(x, y);
-      case CostKind::kL1:
-        return slope_of<CostKind::kL1>(x, y);
-      case CostKind::kHuber:
-        return slope_of<CostKind::kHuber>(x, y);
-      default:
-        return slope_of<CostKind::kSquaredEuclidean>(x, y);
-    }
+    return slope_of(p_.kind, x, y);
   }
 
   // W = 1, for the gradient of the sum of W P.
