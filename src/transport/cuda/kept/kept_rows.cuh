@@ -389,6 +389,7 @@ class KeptRows : public KeptTeam<Real_> {
       if (column.writes && team_.rank == 0) columns_.current()[column.j] = z;
     }
     const Ends all = team.joined(mine);
+    this->close_boxes();
     found.ends = ends && all.out_of_range == 0 ? 1 : 0;
     found.last.top[0] = found.ends > 0 ? all.updated : all.top[0];
     found.last.top[1] = all.top[1];

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "cuda/memory/bulk_copy.cuh"
 #include "cuda/threads/cluster.cuh"
 #include "transport/cuda/kept/kept_passes.cuh"
 
@@ -72,6 +73,10 @@ class KeptTeam : public KeptPasses<Real_> {
     }
     cuda::mailbox_wait(box, done / 2);
     return all;
+  }
+  // Called behind a barrier of the team that follows its last wait: no message is on its way then.
+  static __device__ __forceinline__ void close_boxes() {
+    if (block().places.in_cluster && threadIdx.x < 2) cuda::transfer_end(block().boxes + threadIdx.x);
   }
   // More blocks than a cluster has tell them through global memory.
   __device__ __forceinline__ const Real* told_in_memory(Team& team, int j, bool writes, Real sum, int turn,
