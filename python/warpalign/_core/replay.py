@@ -59,7 +59,13 @@ class Replayed:
                 raise
             self._graph.capture_end()
         _kept.graphs[device] = self._graph
+        self._device = device
         current.wait_stream(stream)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the thread has captured no other graph since."""
+        return _kept.graphs.get(self._device) is self._graph
 
     def __call__(self) -> State:
         self._graph.replay()
