@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple
 
@@ -15,7 +15,6 @@ from warpalign._core.series import widened
 from warpalign._transport.convergence import is_known
 from warpalign._transport.costs import DistanceNormalization, largest_and_mean, pair_costs, sizes_of_sides
 from warpalign._transport.graphs import (
-    Landmarks,
     NeighborGraph,
     check_graph,
     connected_components,
@@ -23,9 +22,9 @@ from warpalign._transport.graphs import (
     knn_graph,
     shortest_paths,
 )
+from warpalign._transport.gromov_landmarks import paths_of_graphs, paths_to_landmarks
 from warpalign._transport.options import Geodesic, Geometry
 
-_ROUND = 17  # landmarks that are found at once: three rounds find 50
 _ROUNDED = 4  # roots of eps: larger differences of distances from their transposes are no rounding
 Geometries = Literal["auto"] | Geometry | tuple[Literal["auto"] | Geometry, Literal["auto"] | Geometry]
 _NAMED = ("auto", "euclidean", "sqeuclidean", "geodesic")
@@ -139,16 +138,24 @@ def of_sides(
         _warn_of_tables(points)
     given, of_graphs = _pair(distances, "distances"), _pair(graphs, "graphs")
 
-    def of_side(side: int) -> Side:
+    def without_landmarks(side: int) -> Side:
         return _side("xy"[side], side, kinds[side], points[side], given[side], of_graphs[side])
 
-    if any(kind.name != "landmark" for kind in kinds) or any(_on_gpu(part) for part in (*points, *of_graphs)):
+    def of_side(side: int) -> Side:
+        found, kind = without_landmarks(side), kinds[side]
+        return _with_landmarks([found], [kind])[0] if kind.name == "landmark" else found
+
+    if any(kind.name != "landmark" for kind in kinds):
         return of_side(0), of_side(1)
+    if any(_on_gpu(part) for part in (*points, *of_graphs)):
+        # What finds the landmarks of both takes as many kernels as of one.
+        first, second = _with_landmarks([without_landmarks(0), without_landmarks(1)], kinds)
+        return first, second
     # Landmarks are found one after the other, each by a search of one thread. (Another thread has another current stream.)
     with ThreadPoolExecutor(1) as other:
-        second = other.submit(of_side, 1)
+        later = other.submit(of_side, 1)
         first = of_side(0)
-        return first, second.result()
+        return first, later.result()
 
 
 def _side(
@@ -169,9 +176,7 @@ def _side(
             f'distances[{side}]: expected None with the geometry "{kind}", got {type(distances).__name__}'
         )
     if kind in ("geodesic", "landmark"):
-        found = _geodesic(name, side, points, graph, of.geodesic.k)
-        landmarks = of.geodesic.n_landmarks
-        return found if landmarks is None else _landmark(found, landmarks)
+        return _geodesic(name, side, points, graph, of.geodesic.k)
     if graph is not None:
         raise ValueError(
             f'graphs[{side}]: expected None with the geometry "{kind}", got {type(graph).__name__}'
@@ -215,38 +220,21 @@ def _on_gpu(part: object) -> bool:
     return isinstance(of, Tensor) and of.is_cuda
 
 
-def _landmark(of: Side, count: int) -> Side:
-    """A side whose points are known by their shortest paths to landmarks."""
-    assert of.graph is not None
-    nodes = of.graph.indptr.numel() - 1
-    table = paths_to_landmarks(of.graph, min(count, nodes)).distances
-    return Side("landmark", of.name, table.T.contiguous(), None, of.device)
-
-
-def paths_to_landmarks(graph: NeighborGraph, count: int) -> Landmarks:
-    """From nodes that lie far from each other, the first of which is 0.
-
-    As farthest_landmarks() finds them, but 17 at a time, whose paths are searched by as many threads, or blocks of a GPU.
-    Within a round the paths to the landmarks before it give a lower bound of a node's distance to those just chosen. The
-    host does not wait for a GPU.
-    """
-    table = shortest_paths(graph, [0])
-    found = [torch.zeros(1, dtype=torch.int64, device=table.device)]
-    nearest = table[0].clone()
-    nearest[0] = -1
-    while len(table) < count:
-        near, chosen = nearest, []
-        for _ in range(min(_ROUND, count - len(table))):
-            node = near.argmax(0, keepdim=True)
-            chosen.append(node)
-            bound = torch.linalg.vector_norm(table - table.index_select(1, node), torch.inf, 0)
-            near = torch.minimum(near, bound).index_fill_(0, node, -1)
-        places = torch.cat(chosen)
-        found.append(places)
-        new = shortest_paths(graph, places)
-        table, nearest = torch.cat([table, new]), torch.minimum(nearest, new.amin(0))
-        nearest.index_fill_(0, places, -1)
-    return Landmarks(torch.cat(found), table)
+def _with_landmarks(sides: Sequence[Side], kinds: Sequence[_Kind]) -> list[Side]:
+    """Sides whose points are known by their shortest paths to landmarks."""
+    graphs = [side.graph for side in sides if side.graph is not None]
+    counts = [
+        min(kind.geodesic.n_landmarks or 1, graph.indptr.numel() - 1)
+        for graph, kind in zip(graphs, kinds, strict=True)
+    ]
+    if len({(graph.weights.dtype, graph.weights.device) for graph in graphs}) == 1:
+        found = paths_of_graphs(graphs, counts)
+    else:
+        found = [paths_to_landmarks(graph, count) for graph, count in zip(graphs, counts, strict=True)]
+    return [
+        Side("landmark", side.name, landmarks.distances.T.contiguous(), None, side.device)
+        for side, landmarks in zip(sides, found, strict=True)
+    ]
 
 
 def largest_differences(x: Tensor, y: Tensor) -> Tensor:

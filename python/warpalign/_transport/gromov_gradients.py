@@ -16,7 +16,7 @@ from warpalign._transport.costs import row_blocks
 from warpalign._transport.functional import sinkhorn
 from warpalign._transport.graphs import NeighborGraph
 from warpalign._transport.gromov_anchors import centred, squares
-from warpalign._transport.gromov_geometry import paths_to_landmarks
+from warpalign._transport.gromov_landmarks import paths_to_landmarks
 from warpalign._transport.gromov_result import GromovResult, SampledMeasures
 from warpalign._transport.path_gradients import path_lengths
 from warpalign._transport.plan import TransportPlan

@@ -16,7 +16,8 @@ from tests.python.transport.gromov import solve_exact, solve_sampled
 from tests.python.transport.test_gromov import geodesics
 from warpalign._core import checks
 from warpalign._transport import anchor_ops, gromov_anchors, gromov_progress, ops
-from warpalign._transport.gromov_geometry import largest_differences, paths_to_landmarks
+from warpalign._transport.gromov_geometry import largest_differences
+from warpalign._transport.gromov_landmarks import paths_to_landmarks
 from warpalign._transport.gromov_patience import Patience
 from warpalign._transport.gromov_solver import Objective
 from warpalign.transport import (
