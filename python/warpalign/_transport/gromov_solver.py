@@ -11,14 +11,21 @@ with Cx and Cy are torch's; the plans are those of the operator, on CPUs and on 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from warpalign._core.replay import Replayed, Run, can_capture
 from warpalign._transport import ops
 from warpalign._transport.gromov_products import Factors
 from warpalign._transport.settings import Inputs, Settings, as_keywords
+
+_STEPS_LAUNCHED = 2  # steps before the first replayed one: libraries set themselves up
+_LEAST_REPLAYED = 6  # steps that may be left, as a capture takes the host's time of two
+# Entries of plans. Kernels of larger ones take longer than their launches, and the graph's memory stays with the thread.
+_MOST_REPLAYED = 1 << 22
 
 
 class Objective(NamedTuple):
@@ -148,38 +155,90 @@ def solve(
         callback: called after each step with its number, from 1 on, its epsilons (B,), and what it adds to `moved`.
     """
     batch, n, m = plan.shape
-    f, g = plan.new_zeros(batch, n), plan.new_zeros(batch, m)
-    epsilon = schedule.epsilon.clamp(min=schedule.epsilon_start)
     done = torch.zeros(batch, dtype=torch.bool, device=plan.device)
-    converged, iterations = done.clone(), done.int()
+    epsilon = schedule.epsilon.clamp(min=schedule.epsilon_start)
+    place = _Place(
+        plan, plan.new_zeros(batch, n), plan.new_zeros(batch, m), done.int(), done.clone(), done, epsilon
+    )
+    steps = _Steps(partial(_stepped, of, weights, schedule, settings), place)
     moved: list[Tensor] = []
     for step in range(schedule.max_iter):
-        cost = of.cost(plan)
-        if schedule.proximal:
-            # KL(T | last plan) = KL(T | a b^T) − <T, log(last plan / a b^T)>: the last problem's exponent.
-            cost = cost - epsilon[:, None, None] * _log_density(plan, weights)
-        new, new_f, new_g = transported(
-            cost, weights._replace(f0=_finite(f), g0=_finite(g)), epsilon, settings
-        )
-        share = torch.linalg.vector_norm(new - plan, 1, (1, 2)) / new.sum((1, 2))
+        epsilon, share = steps.next(schedule.max_iter - step)
         moved.append(share)
         if callback is not None:
             callback(step + 1, epsilon, share)
-        at_last = epsilon <= schedule.epsilon
-        keep = done[:, None]
-        f, g = f.where(keep, new_f), g.where(keep, new_g)
-        plan = plan.where(
-            keep[..., None], new if schedule.step == 1 else torch.lerp(plan, new, schedule.step)
-        )
-        iterations = iterations + (~done).int()
-        stands = at_last & (share <= schedule.tol)
-        converged = converged | (stands & ~done)
-        done = done | stands | share.isnan()
-        epsilon = torch.maximum(epsilon * schedule.epsilon_factor, schedule.epsilon)
         # A GPU is asked now and then: what is done does not change any more.
-        if (plan.device.type == "cpu" or step % 8 == 7) and bool(done.all()):
+        if (plan.device.type == "cpu" or step % 8 == 7) and bool(steps.place.done.all()):
             break
-    return State(plan, f, g, iterations, converged, moved)
+    at = steps.place
+    return State(at.plan, at.f, at.g, at.iterations, at.converged, moved)
+
+
+class _Place(NamedTuple):
+    """What a step begins with."""
+
+    plan: Tensor
+    f: Tensor
+    g: Tensor
+    iterations: Tensor
+    converged: Tensor
+    done: Tensor
+    """(B,) bool: converged, or without a finite plan."""
+    epsilon: Tensor
+    """(B,): of the step."""
+
+
+class _Steps:
+    """Steps one after the other. On a GPU those of small problems are replayed from a CUDA graph after the first ones."""
+
+    def __init__(self, run: Run, place: _Place) -> None:
+        self.place = place
+        self._run, self._device = run, place.plan.device
+        self._graph: Replayed | None = None
+        self._launched = 0  # steps whose kernels have been launched one by one
+        self._replays = can_capture(self._device) and place.plan.numel() <= _MOST_REPLAYED
+
+    def next(self, left: int) -> tuple[Tensor, Tensor]:
+        """A step, of `left` at most: its epsilons (B,), and the share of the mass (B,) that moves in it."""
+        if self._graph is not None and self._graph.is_last:
+            found: tuple[Tensor, Tensor] = self._graph()
+            return found
+        if self._replays and self._launched >= _STEPS_LAUNCHED and left >= _LEAST_REPLAYED:
+            self._graph = Replayed(self._run, self.place, self._device)
+            self.place = self._graph.state
+            return self.next(left)
+        self._launched += 1
+        self.place, made = self._run(self.place)
+        return made  # type: ignore[no-any-return]
+
+
+def _stepped(
+    of: Linearized, weights: Inputs, schedule: Schedule, settings: Settings, place: _Place
+) -> tuple[_Place, tuple[Tensor, Tensor]]:
+    """The next place, and the step's epsilons and the share of the mass that moves in it."""
+    plan, epsilon, done = place.plan, place.epsilon, place.done
+    cost = of.cost(plan)
+    if schedule.proximal:
+        # KL(T | last plan) = KL(T | a b^T) − <T, log(last plan / a b^T)>: the last problem's exponent.
+        cost = cost - epsilon[:, None, None] * _log_density(plan, weights)
+    new, new_f, new_g = transported(
+        cost, weights._replace(f0=_finite(place.f), g0=_finite(place.g)), epsilon, settings
+    )
+    share = torch.linalg.vector_norm(new - plan, 1, (1, 2)) / new.sum((1, 2))
+    keep = done[:, None]
+    following = new if schedule.step == 1 else torch.lerp(plan, new, schedule.step)
+    stands = (epsilon <= schedule.epsilon) & (share <= schedule.tol)
+    after = _Place(
+        plan.where(keep[..., None], following),
+        place.f.where(keep, new_f),
+        place.g.where(keep, new_g),
+        place.iterations + (~done).int(),
+        place.converged | (stands & ~done),
+        done | stands | share.isnan(),
+        torch.maximum(epsilon * schedule.epsilon_factor, schedule.epsilon),
+    )
+    # A replayed step overwrites its place.
+    return after, (epsilon.clone(), share)
 
 
 def _finite(potential: Tensor) -> Tensor:
