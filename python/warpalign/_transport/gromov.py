@@ -132,7 +132,7 @@ def gromov_wasserstein(
         tol: steps end when less than this share of the mass moves at the final epsilon; >= 0.
         precision: of the products with distances in float32 on a GPU: "medium" for factors of 11 bits (binary16, or TF32
             for small problems), "high" and "highest" for two such factors of each number (torch's products in float32 for
-            fewer than 2^23 pairs of points); None: torch's own setting. The last plan has "high" at least, the value torch's
+            fewer than 2^21 pairs of points); None: torch's own setting. The last plan has "high" at least, the value torch's
             products. It changes nothing on a CPU.
         callback: called after each step of the first start with its number, from 1 on, its epsilon, and its entry of the result's history,
             here the share of the mass that moves. Both are tensors (B,), or 0-d for unbatched input.
@@ -230,8 +230,11 @@ def _descended(
 
     with torch.no_grad(), matmul_precision_of(precision):
         fixed = of.detached()
-        squares, parts = (fixed.cx.square(), fixed.cy.square()), _parts_of(precision)
+        parts = _parts_of(precision)
         factors = factors_of(fixed.cx, fixed.cy, precise=parts == 2)
+        squares = (
+            (fixed.cx.square(), fixed.cy.square()) if factors is None else factors.squares(fixed.cx, fixed.cy)
+        )
         fixed = fixed._replace(factors=factors, squares=squares)
         weights = Inputs(*(None if t is None else t.detach() for t in problem.of))
         start = _start(fixed, weights, course, init)

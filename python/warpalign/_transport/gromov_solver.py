@@ -44,7 +44,7 @@ class Objective(NamedTuple):
     factors: Factors | None = None
     """Of cx and cy, for the products of `cost`; None: torch's products."""
     squares: tuple[Tensor, Tensor] | None = None
-    """Of the entries of cx and cy, for `cost`; None: they are made in each call."""
+    """Of the entries of cx and cy, for `cost`, or factors.squares(); None: they are made in each call. Factors need them."""
 
     def distortion(self, plan: Tensor) -> Tensor:
         """(B,): Σ_ijkl (Cx[i, k] − Cy[j, l])² T[i, j] T[k, l]."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from warpalign._transport.gromov_products import Factors, factors_of, narrowed
+from warpalign._transport.gromov_solver import Objective
 
 _HALF_DIGITS = 2.0**-11  # the relative rounding of a binary16 number
 # What sums lose besides. The matrix units of a GPU cut off what does not fit a sum (2e-6 on an H200).
@@ -27,6 +28,7 @@ def _error(found: Tensor, expected: Tensor) -> float:
 
 
 def _product(factors: Factors, plan: Tensor, transposed: bool = False) -> Tensor:
+    """Of distances less their means."""
     return factors.add_product(torch.zeros_like(plan), plan, 1.0, transposed)
 
 
@@ -37,13 +39,27 @@ def test_errors_are_those_of_the_digits(n: int, m: int, scale: float, device: to
     factors = narrowed(cx, cy)
     for transposed in (False, True):
         x, y = (cx.mT, cy) if transposed else (cx, cy.mT)
-        # Three factors, and the product of the first two, are rounded.
         expected = x.double() @ plan.double() @ y.double()
-        assert _error(_product(factors, plan, transposed), expected) <= 4 * _HALF_DIGITS
-        precise = _error(_product(narrowed(cx, cy, precise=True), plan, transposed), expected)
-        assert precise <= 2 * _error(x @ plan @ y, expected) + _LOST_IN_SUMS[device.type]
+        p, q = (mean.double() for mean in factors.means)
+        of_means = expected - (x.double() - p) @ plan.double() @ (y.double() - q)
+        # Three factors, and the product of the first two, are rounded.
+        assert _error(_product(factors, plan, transposed) + of_means, expected) <= 4 * _HALF_DIGITS
+        precise = _product(narrowed(cx, cy, precise=True), plan, transposed) + of_means
+        assert _error(precise, expected) <= 2 * _error(x @ plan @ y, expected) + _LOST_IN_SUMS[device.type]
     found = factors.add_product(torch.ones_like(plan), plan, -3.0)
     torch.testing.assert_close(found, 1 - 3 * _product(factors, plan), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_costs_by_factors_are_those_of_the_distances(symmetric: bool, device: torch.device) -> None:
+    cx, cy, plan = _tables(2, 40, 33, 1.0, device)
+    if symmetric:
+        cx, cy = cx + cx.mT, cy + cy.mT
+    expected = Objective(cx.double(), cy.double(), symmetric, None, 0.0).cost(plan.double())
+    for precise, tolerance in ((True, 1e-6), (False, _HALF_DIGITS)):
+        factors = narrowed(cx, cy, precise)
+        of = Objective(cx, cy, symmetric, None, 0.0, factors, factors.squares(cx, cy))
+        assert _error(of.cost(plan), expected) <= tolerance
 
 
 def test_a_problem_of_a_batch_is_on_its_own(device: torch.device) -> None:
@@ -82,6 +98,6 @@ def test_large_problems_on_a_gpu_get_factors(cuda: torch.device) -> None:
     assert factors_of(cx, cy, precise=True) is None  # float32's own products take less time
     assert factors_of(cx.double(), cy.double()) is None
     assert factors_of(cx[:, :90, :90], cy[:, :90, :90]) is None
-    large = torch.rand(1, 2900, 2900, device=cuda)
+    large = torch.rand(1, 1460, 1460, device=cuda)
     precise = factors_of(large, large, precise=True)
     assert precise is not None and precise.x.rest is not None
