@@ -205,7 +205,7 @@ TEST_F(SinkhornCuda, KeptRowsWithoutFiniteCosts) {
 }
 
 // float32: rows belong to a warp up to 256 columns, then to a block of 128 threads up to 1024, of 256 up to
-// 6144 and 12288; then they have segments.
+// 6144 and 12288; then they have segments. Those threads have 8, 16, 24 or 48 columns.
 // 32768 elements are worth one more block of a team.
 TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegments) {
   check_layouts<float>({{3, 256},
@@ -213,6 +213,10 @@ TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegments) {
                         {9, 257},
                         {70, 1024},
                         {150, 1025},
+                        {5, 2048},
+                        {4, 2049},
+                        {4, 4096},
+                        {3, 4097},
                         {7, 6144},
                         {5, 6145},
                         {5, 12288},

@@ -47,9 +47,9 @@ class RowStream {
   };
 
   // Called by all threads, when no thread uses the memory any more. Starts to copy the first rows. `count`:
-  // the number of a row's costs without its tail.
+  // the number of a row's costs without its tail; read: the number of costs that threads read, at least that.
   __device__ __forceinline__ RowStream(Shared& shared, const Stored* costs, std::int64_t row_stride,
-                                       std::int64_t stride, int rows, int count)
+                                       std::int64_t stride, int rows, int count, int read = kColumns)
       : s_(shared), costs_(costs), row_stride_(row_stride), stride_(stride), rows_(rows), count_(count) {
     if (threadIdx.x == 0) {
       for (cuda::TransferBarrier& barrier : s_.arrived) cuda::transfer_init<1>(&barrier);
@@ -58,7 +58,7 @@ class RowStream {
     }
     // The memory after the rows must have finite numbers.
     for (int stage = 0; stage < kStages; ++stage) {
-      for (int j = count_ + static_cast<int>(threadIdx.x); j < kColumns + kAligned; j += kWidth) {
+      for (int j = count_ + static_cast<int>(threadIdx.x); j < read + kAligned; j += kWidth) {
         s_.rows[stage][j] = Stored{};
       }
     }

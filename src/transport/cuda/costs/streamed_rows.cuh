@@ -52,9 +52,7 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
   static constexpr int kPadded = Base::kPadded;
   static constexpr int kMostRows =
       Stream::kMostRows;  // the most rows that a thread sums before it writes to memory
-  static constexpr int kEarly =
-      8;  // exponentials of a row that are computed before the previous row's sum is read
-  static_assert(kColumns % 8 == 0);
+  static_assert(kColumns % 8 == 0 && kColumns >= 24);
 
   struct alignas(16) Quad {
     float v[4];
@@ -93,11 +91,12 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
     return {z, static_cast<float>(columns_.reference(columns_.weight(j))) * cuda::exp2_fast(z.lo)};
   }
 
-  // The first `whole` columns are not in the tail.
+  // The first `whole` columns are not in the tail. kUsed: the columns of a thread that a row has.
+  template <int kUsed>
   __device__ __forceinline__ void load_columns(const Pass& pass, int begin, int whole, int tail,
-                                               float (&hi)[kColumns]) const {
-    constexpr int kTogether = kColumns % 16 == 0 ? 16 : 8;  // loads in flight
-    static_assert(kColumns % kTogether == 0);
+                                               float (&hi)[kUsed]) const {
+    constexpr int kTogether = kUsed % 16 == 0 ? 16 : 8;  // loads in flight
+    static_assert(kUsed % kTogether == 0);
     const int place = static_cast<int>(threadIdx.x), left = whole - place;
     const double* const at = pass.columns_at ? pass.columns_at + begin + place : nullptr;
     const float* const weights = columns_.p.weights && columns_.product
@@ -105,7 +104,7 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
                                      : nullptr;
     const float uniform = static_cast<float>(columns_.reference(columns_.uniform));
 #pragma unroll
-    for (int first = 0; first < kColumns; first += kTogether) {
+    for (int first = 0; first < kUsed; first += kTogether) {
       double z[kTogether];
       float weight[kTogether];
 #pragma unroll
@@ -154,8 +153,8 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
   }
 
   // Computes exponentials kFirst ... kFirst + kCount - 1 of a thread's row, and their part of the row's sum.
-  template <int kFirst, int kCount>
-  static __device__ __forceinline__ void make(const Stored* costs, const float (&hi)[kColumns], float k,
+  template <int kFirst, int kUsed, int kCount>
+  static __device__ __forceinline__ void make(const Stored* costs, const float (&hi)[kUsed], float k,
                                               float row_hi, float (&e)[kCount], float (&parts)[4]) {
 #pragma unroll
     for (int c = 0; c < kCount; c += 4) {
@@ -186,7 +185,20 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
     return ldexpf(w.plain * cuda::exp2_fast(static_cast<float>(move - whole)), static_cast<int>(whole));
   }
 
+  // A thread has 8, 16, 24 or kColumns columns, as rows, or their last segment, ask for.
   __device__ __forceinline__ void sums_of_task(const Pass& pass, int row_group, int segment) const {
+    const int count = columns_.count - segment * kPadded;
+    if (count <= 8 * kWidth) return sums_of<8>(pass, row_group, segment);
+    if (count <= 16 * kWidth) return sums_of<16>(pass, row_group, segment);
+    if constexpr (kColumns > 24) {
+      if (count <= 24 * kWidth) return sums_of<24>(pass, row_group, segment);
+    }
+    sums_of<kColumns>(pass, row_group, segment);
+  }
+  template <int kUsed>
+  __device__ __attribute__((noinline)) void sums_of(const Pass& pass, int row_group, int segment) const {
+    // Exponentials of a row that are computed before the previous row's sum is read.
+    constexpr int kEarly = kUsed > 8 ? 8 : 4;
     Shared& s = shared();
     const int place = static_cast<int>(threadIdx.x), begin = segment * kPadded;
     const int first = p_.layout.first_row(row_group, rows_.count);
@@ -202,17 +214,17 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
                                 first * row_stride + begin * stride;
 
     __syncthreads();  // no thread reads the earlier contents of shared memory any more
-    Stream stream(s.stream, costs, row_stride, stride, rows, whole);
+    Stream stream(s.stream, costs, row_stride, stride, rows, whole, kUsed * kWidth);
     const int in_tail = place - (kWidth - 32);
     const int tail = in_tail >= 0 && in_tail < count - whole ? whole + in_tail : -1;
     for (int round = 0; round < rows || round == 0; round += kMostRows) {
-      float acc[kColumns], before[kEarly] = {}, late[kColumns - kEarly] = {}, tail_e = 0, tail_acc = 0;
+      float acc[kUsed], before[kEarly] = {}, late[kUsed - kEarly] = {}, tail_e = 0, tail_acc = 0;
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) acc[c] = 0;
+      for (int c = 0; c < kUsed; ++c) acc[c] = 0;
       const int last = min(rows, round + kMostRows);
       stream.load_tails(round, last, count);
       load_rows(pass, slope, first + round, last - round);
-      float hi[kColumns];
+      float hi[kUsed];
       load_columns(pass, begin, whole, tail, hi);
       // Waits for row n's sum, and returns the row's factor in the columns' sums. Its place is free then.
       const auto factor_of = [&](int n) {
@@ -259,11 +271,12 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
   }
 
   // Adds the columns' sums of some rows to those of the earlier rows.
-  __device__ __forceinline__ void add(const float (&acc)[kColumns], int tail, float tail_acc, int row_group,
+  template <int kUsed>
+  __device__ __forceinline__ void add(const float (&acc)[kUsed], int tail, float tail_acc, int row_group,
                                       int begin, int whole, bool is_first) const {
     float* const to = columns_.partials(row_group) + begin;
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
+    for (int c = 0; c < kUsed; ++c) {
       const int j = c * kWidth + static_cast<int>(threadIdx.x);
       if (j < whole) to[j] = is_first ? acc[c] : to[j] + acc[c];
     }
