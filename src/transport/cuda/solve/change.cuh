@@ -46,6 +46,24 @@ struct Change {
     out_of_range = larger(out_of_range, other.out_of_range);
     mass_bits = sum_in_bits(mass_bits, other.mass_bits);
   }
+  // Joins those of the lanes. Without partial transport no lane has a mass.
+  [[nodiscard]] __device__ __forceinline__ Change joined_in_warp() const {
+    Change all = *this;
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      all.moved[k] = largest_in_warp(moved[k]);
+      all.top[k] = largest_in_warp(top[k]);
+    }
+    all.gap = largest_in_warp(gap);
+    all.out_of_range = largest_in_warp(out_of_range);
+    if (__any_sync(cuda::kFullWarp, mass_bits != -std::numeric_limits<double>::infinity())) {
+#pragma unroll 1
+      for (int bit = 1; bit < 32; bit *= 2) {
+        all.mass_bits = sum_in_bits(all.mass_bits, cuda::shuffle_xor(all.mass_bits, bit));
+      }
+    }
+    return all;
+  }
 };
 
 }  // namespace warpalign::detail::transport

@@ -28,14 +28,21 @@ struct Potential {
   }
 };
 
-// The number whose addition and subtraction rounds potentials up to `largest` to their grid.
+// The number whose addition and subtraction rounds potentials up to `largest` to their grid: 1.5 times a
+// power of two.
 template <class Real>
 __device__ __forceinline__ double rounder_of(double largest) {
-  constexpr int kDigits = sizeof(Real) == 4 ? 24 : 53;
+  constexpr int kDigits = sizeof(Real) == 4 ? 24 : 53, kBias = 1023, kMostExponent = 900;
   const double top = max(largest, 1.0);
-  int exponent;
-  const double mantissa = frexp(top, &exponent);  // in [0.5, 1)
-  return ldexp(1.5, (mantissa == 0.5 ? exponent - 1 : exponent) + (1 - kDigits) + 52);
+  const int high = __double2hiint(top);
+  const bool is_power = (high & 0xfffff) == 0 && __double2loint(top) == 0;
+  const int exponent = min((high >> 20) - kBias + (is_power ? 0 : 1), kMostExponent);  // 2^exponent >= top
+  return __hiloint2double((exponent + 1 - kDigits + 52 + kBias) << 20 | 0x80000, 0);
+}
+
+// Takes a potential into the largest finite magnitude, rounded up, because that determines the grid.
+__device__ __forceinline__ void raise(float& top, double v) {
+  if (!isinf(v)) top = larger(top, static_cast<float>(abs(v)) * 1.000001f);
 }
 
 // The index of an array of potentials.
@@ -49,10 +56,11 @@ struct Side {
   const int count;  // true length
   const bool product;
   const Marginal marginal;
-  const double uniform;  // the weight of a point, if none are given
-  mutable int parts;     // parts of the last pass's sums
-  int now = 0;           // the number of the array with the potentials
-  float top = 0;         // their largest finite magnitude
+  const double uniform;    // the weight of a point, if none are given
+  mutable int parts;       // parts of the last pass's sums
+  bool from_last = false;  // whether the team's last blocks update the first points
+  int now = 0;             // the number of the array with the potentials
+  float top = 0;           // their largest finite magnitude
   float top_of_shift = 0;
   double moved = 0;  // the largest move of the last update, in bits
   bool near = false;
@@ -119,13 +127,21 @@ __device__ __forceinline__ void for_padding(const Side<Real>& side, const Team& 
   }
 }
 
+// The parts of a total that a thread loads at once.
+inline constexpr int kTotalsAtOnce = 36;
+template <class Costs>
+constexpr int totals_at_once() {
+  if constexpr (requires { Costs::kTotalsAtOnce; }) return Costs::kTotalsAtOnce;
+  return kTotalsAtOnce;
+}
+
 // Calls body(i, total) for every point of the side, by one thread of the team. total: its partial sums, added
 // in order in float64, or the largest of its parts. Called by all blocks, after a barrier that follows the
 // pass.
 //
 // Some warps share 32 neighbouring points. Each joins a part of the splits, with all loads in flight
 // together.
-template <bool kLargest, int kAtOnce = 36, class Real, class Body>
+template <bool kLargest, int kAtOnce = kTotalsAtOnce, class Real, class Body>
 __device__ __forceinline__ void for_totals(const Side<Real>& side, const Team& team, const Body& body) {
   const int warps = static_cast<int>(blockDim.x) / 32;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -137,7 +153,8 @@ __device__ __forceinline__ void for_totals(const Side<Real>& side, const Team& t
   const auto join = [](double a, double v) { return kLargest ? larger(a, v) : a + v; };
   const double none = kLargest ? -CUDART_INF : 0.0;
   const std::int64_t stride = side.p.length;
-  for (int tile = team.rank * groups; tile * 32 < side.count; tile += team.blocks * groups) {
+  const int rank = side.from_last ? team.blocks - 1 - team.rank : team.rank;
+  for (int tile = rank * groups; tile * 32 < side.count; tile += team.blocks * groups) {
     const int i = (tile + group) * 32 + lane;
     const bool exists = group < groups && i < side.count;
     double total = none;

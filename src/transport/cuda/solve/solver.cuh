@@ -24,7 +24,9 @@ class Solver {
         columns(p.columns, b, team.index, p.product, p.mass > 0),
         p_(p),
         team_(team),
-        costs_(p, team, rows, columns) {}
+        costs_(p, team, rows, columns) {
+    columns.from_last = true;  // by other blocks than the rows, at the same time
+  }
 
   Side<Real> rows;
   Side<Real> columns;
@@ -42,9 +44,10 @@ class Solver {
     const double wanted = p_.epsilons ? static_cast<double>(p_.epsilons[rows.b]) : p_.epsilon;
     const bool valid = wanted > 0 && !isinf(wanted);
     const double target = valid ? wanted : CUDART_NAN;  // makes every potential NaN
-    epsilon = valid ? max(target, p_.epsilon_start) : target;
-    if (!start()) return epsilon = CUDART_NAN;
-    return target;
+    take_strength(valid ? max(target, p_.epsilon_start) : target);
+    if (start()) return target;
+    take_strength(CUDART_NAN);
+    return epsilon;
   }
 
   // Runs the iterations. On return the potentials are those of the last one.
@@ -96,7 +99,7 @@ class Solver {
     pass.lambda = lambda;
     pass.largest = max(static_cast<double>(rows_top) + abs(lambda), static_cast<double>(columns_top));
     pass.rounder = rounder_of<Real>(pass.largest);
-    pass.k = kLog2E<double> * p_.cost_scale / epsilon;
+    pass.k = k_;
     pass.epsilon = epsilon;
     return pass;
   }
@@ -149,11 +152,6 @@ class Solver {
            max(max(rows.moved, columns.moved), abs(moved_lambda_)) < p_.tolerance * kLog2E<double>;
   }
 
-  static __device__ __forceinline__ void raise(float& top, double v) {
-    // Rounded up, because it determines the grid of potentials.
-    if (!isinf(v)) top = larger(top, static_cast<float>(abs(v)) * 1.000001f);
-  }
-
   // Whether the weights allow a plan.
   __device__ __forceinline__ bool start() {
     StartSums mine;
@@ -201,13 +199,13 @@ class Solver {
       side->top = static_cast<float>(side->top * ratio) * 1.000001f;
     }
     lambda *= ratio;
+    take_strength(to);
+  }
+  __device__ __forceinline__ void take_strength(double to) {
     epsilon = to;
+    k_ = kLog2E<double> * p_.cost_scale / to;
   }
 
-  static constexpr int totals_at_once() {
-    if constexpr (requires { Costs::kTotalsAtOnce; }) return Costs::kTotalsAtOnce;
-    return 36;
-  }
   // The factor that the last pass has left out of a side's sum at potential w, in bits.
   [[nodiscard]] __device__ __forceinline__ double bits_left_out(int side, double w) const {
     if constexpr (requires { Costs::kColumnsOfHi; }) {
@@ -224,7 +222,7 @@ class Solver {
     const int k = index_of(side);
     double* const next = side.next();
     const double* const current = side.current();
-    for_totals<false, totals_at_once()>(side, team_, [&](int i, double sum) {
+    for_totals<false, totals_at_once<Costs>()>(side, team_, [&](int i, double sum) {
       const double weight = side.weight(i);
       const double w = at ? at[i] : 0.0;
       const double log2_sum = log2(sum) + moved_lambda + bits_left_out(k, w);
@@ -391,6 +389,7 @@ class Solver {
   const SolveParams<Real>& p_;
   Team& team_;
   Costs costs_;
+  double k_ = 0;  // the factor of costs in logits
   double moved_lambda_ = 0;
   double rounder_ = 0;                          // the rounder of the potentials in the last pass of sums
   double ratio_ = 1;                            // this epsilon over that of the next step

@@ -18,6 +18,15 @@ template <class Real>
 __device__ __forceinline__ Real larger(Real a, Real b) {
   return b > a || isnan(b) ? b : a;
 }
+// The warp's largest number of those that are not negative; NaN if one is NaN. The bits of such numbers have
+// the order of their values, with NaN above all.
+__device__ __forceinline__ float largest_in_warp(float v) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  return __uint_as_float(__reduce_max_sync(cuda::kFullWarp, __float_as_uint(v)));
+#else
+  return cuda::reduce(v, [](float a, float b) { return larger(a, b); });
+#endif
+}
 
 class Team {
  public:
@@ -82,10 +91,14 @@ class Team {
   }
   template <class T>
   static __device__ __forceinline__ T joined_in_warp(T mine) {
-    // Not unrolled: rarely executed code comes from a cold instruction cache.
+    if constexpr (requires { mine.joined_in_warp(); }) {
+      return mine.joined_in_warp();
+    } else {
+      // Not unrolled: rarely executed code comes from a cold instruction cache.
 #pragma unroll 1
-    for (int bit = 1; bit < 32; bit *= 2) mine.join(cuda::shuffle_xor(mine, bit));
-    return mine;
+      for (int bit = 1; bit < 32; bit *= 2) mine.join(cuda::shuffle_xor(mine, bit));
+      return mine;
+    }
   }
 
   int* const arrivals_;
