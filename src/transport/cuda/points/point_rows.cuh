@@ -1,6 +1,8 @@
 // Passes over pairs of points with few coordinates. A thread owns two points of one side, with all their
 // coordinates in registers, and goes through the points of the other side, which all threads of the block
-// read from the same address of shared memory. Sums are joined only at the end of a run.
+// read from the same address of shared memory. Sums are joined only at the end of a run. The low parts of
+// potentials are factors: e[i,j] = 2^(hi[i] + hi[j] - k C[i,j]), and the row's sum is 2^lo[i] sum_j b[j]
+// 2^lo[j] e[i,j].
 //
 // For gradients a block owns 32 points, a lane one of them, and each warp has a share of the other points.
 // Warps join their sums in order at the end.
@@ -19,12 +21,13 @@ class PointRows {
  public:
   static constexpr int kOwn = kOwnPointsOfRows;
   static constexpr int kRows = kOwn / kPointsThreads;  // points that a thread owns
-  static constexpr int kStage = kPointsStage;
+  static constexpr int kStage = kPointsThreads;        // other points in shared memory: one of each thread
+  static constexpr int kSummed = 64;                   // terms that are added up before float64 takes them
   static constexpr int kUnrolled = sizeof(Real) == 4 ? 4 : 1;  // float64's exponentials are long
 
   struct Shared {
-    static constexpr int kNumbers =
-        (kDim + 3 + 3) / 4 * 4;  // numbers of a point: coordinates, potential as a pair, weight
+    // Of a point: coordinates, the potential's high part, factor, the potential's low part.
+    static constexpr int kNumbers = (kDim + 3 + 3) / 4 * 4;
     alignas(16) Real other[2][kStage][kNumbers];
   };
   static constexpr int kGradientOwn = 32;
@@ -34,85 +37,89 @@ class PointRows {
     Real parts[kWarps][kDim + 1][kGradientOwn];  // by coordinates, and sums of P <u, v> of unit vectors
   };
 
-  // One run of steps. Calls sink(i, j, mass) with an entry of the plan.
+  // One run of steps, each of kUnitOfRows other points. Calls sink(i, j, mass) with an entry of the plan.
+  //
+  // A stage of other points is in one of two places of shared memory, in turns: at its barrier no thread
+  // reads the stage before the last one any more. The next stage is on its way to registers while this one is
+  // used, and is not touched before, so that nobody waits for memory.
   template <PassKind kKind, CostKind kCost, class Sink>
   static __device__ __forceinline__ void run(const SolveParams<Real>& p, const Pass& pass, bool of_rows,
                                              const Side<Real>& own, const Side<Real>& other, int tile,
-                                             int part, int first_stage, int last_stage, PlanSums& sums,
+                                             int part, int first_unit, int last_unit, PlanSums& sums,
                                              const Sink& sink) {
     constexpr bool kLargest = kKind == PassKind::kLargest;
     auto& s = *reinterpret_cast<Shared*>(cuda::dynamic_shared() + kScratchBytes);
-    const double* const own_at = of_rows ? pass.rows_at : pass.columns_at;
-    const double* const other_at = of_rows ? pass.columns_at : pass.rows_at;
-    const double own_lambda = of_rows ? pass.lambda : 0.0, other_lambda = of_rows ? 0.0 : pass.lambda;
+    const Source of_own(p, own, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0);
+    const Source of_other(p, other, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda);
     const Real k = static_cast<Real>(pass.k), minus_infinity = static_cast<Real>(-CUDART_INF);
-    const int first = tile * kOwn + static_cast<int>(threadIdx.x);
+    const int thread = static_cast<int>(threadIdx.x), first = tile * kOwn + thread;
+    const int begin = first_unit * kUnitOfRows, end = last_unit * kUnitOfRows;
+    Raw raw[kRows], incoming = of_other.template load<kCost>(begin + thread);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) raw[r] = of_own.template load<kCost>(first + r * kPointsThreads);
     Point mine[kRows];
     double totals[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      mine[r] = point_of<kCost>(p, own, first + r * kPointsThreads, own_at, own_lambda, pass.rounder);
+      mine[r] = point_of<kCost>(own, raw[r], pass.rounder);
       totals[r] = kLargest ? -CUDART_INF : 0.0;
     }
     // A warp without own points only helps to load.
     const bool working = first / 32 * 32 < own.count;
-    const bool loads = threadIdx.x < kStage;
-    Point incoming{};
-    const auto load = [&](int stage) {
-      const int j = stage * kStage + static_cast<int>(threadIdx.x);
-      if (loads && stage < last_stage) {
-        incoming = point_of<kCost>(p, other, j, other_at, other_lambda, pass.rounder);
-      }
-    };
     __syncthreads();  // no thread reads the earlier contents of shared memory any more
-    load(first_stage);
-    for (int stage = first_stage; stage < last_stage; ++stage) {
-      if (loads) store_point<kLargest>(incoming, s.other[stage % 2][threadIdx.x]);
-      load(stage + 1);
+    for (int at = begin, turn = 0; at < end; at += kStage, turn = 1 - turn) {
+      store_point<kLargest>(point_of<kCost>(other, incoming, pass.rounder), s.other[turn][thread]);
+      if (at + kStage < end) incoming = of_other.template load<kCost>(at + kStage + thread);
       __syncthreads();
       if (!working) continue;
-      Real stage_sums[kRows];
+      const auto& others = s.other[turn];
+      const int count = min(kStage, end - at);
+      for (int from = 0; from < count; from += kSummed) {
+        Real some[kRows];
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) stage_sums[r] = kLargest ? minus_infinity : Real(0);
-      [[maybe_unused]] Real linear = 0, logits = 0;
-      const auto& others = s.other[stage % 2];
-#pragma unroll(kUnrolled)
-      for (int c = 0; c < kStage; ++c) {
-        const Numbers y = numbers_of(others[c]);
+        for (int r = 0; r < kRows; ++r) some[r] = kLargest ? minus_infinity : Real(0);
+        [[maybe_unused]] Real linear = 0, logits = 0;
+        const int to = min(from + kSummed, count);
+        for (int c = from; c < to; c += kUnrolled) {
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-          const Real cost = cost_of<kCost>(mine[r], y);
-          Real t = fma(-k, cost, mine[r].hi + y.at(kDim));
-          if constexpr (sizeof(Real) == 4) t += mine[r].lo + y.at(kDim + 1);
-          if constexpr (kLargest) {
-            stage_sums[r] = larger(stage_sums[r], t);
-          } else {
-            const Real weighted = exp2_of(t) * y.at(kDim + 2);
-            stage_sums[r] += weighted;
-            if constexpr (kKind == PassKind::kEvaluate) {
-              const Real mass = mine[r].weight * weighted;
-              if (mass != 0) {
-                linear += mass * cost;
-                logits += mass * t;
+          for (int u = 0; u < kUnrolled; ++u) {
+            const Numbers y = numbers_of(others[c + u]);
+#pragma unroll
+            for (int r = 0; r < kRows; ++r) {
+              const Real cost = cost_of<kCost>(mine[r], y);
+              const Real t = fma(-k, cost, mine[r].hi + y.at(kDim));
+              if constexpr (kLargest) {
+                some[r] = larger(some[r], t);
+              } else {
+                const Real e = exp2_of(t);
+                some[r] = fma(e, y.at(kDim + 1), some[r]);
+                if constexpr (kKind == PassKind::kEvaluate) {
+                  const Real mass = mine[r].factor * (e * y.at(kDim + 1));
+                  if (mass != 0) {
+                    linear += mass * cost;
+                    logits += mass * (t + (mine[r].lo + y.at(kDim + 2)));
+                  }
+                  sink(first + r * kPointsThreads, at + c + u, mass);
+                }
               }
-              sink(first + r * kPointsThreads, stage * kStage + c, mass);
             }
           }
         }
-      }
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const auto sum = static_cast<double>(stage_sums[r]);
-        totals[r] = kLargest ? larger(totals[r], sum) : totals[r] + sum;
-      }
-      if constexpr (kKind == PassKind::kEvaluate) {
-        sums.linear += static_cast<double>(linear);
-        sums.logits += static_cast<double>(logits);
+        for (int r = 0; r < kRows; ++r) {
+          const auto sum = static_cast<double>(some[r]);
+          totals[r] = kLargest ? larger(totals[r], sum) : totals[r] + sum;
+        }
+        if constexpr (kKind == PassKind::kEvaluate) {
+          sums.linear += static_cast<double>(linear);
+          sums.logits += static_cast<double>(logits);
+        }
       }
     }
 #pragma unroll
     for (int r = 0, i = first; r < kRows; ++r, i += kPointsThreads) {
-      if (i < own.count) own.partials(part)[i] = static_cast<Real>(totals[r]);
+      if (i < own.count)
+        own.partials(part)[i] = static_cast<Real>(kLargest ? totals[r] : totals[r] * mine[r].of_lo);
     }
   }
 
@@ -122,22 +129,21 @@ class PointRows {
                                                   const Side<Real>& own, const Side<Real>& other, int begin,
                                                   Real* to) {
     auto& s = *reinterpret_cast<GradientShared*>(cuda::dynamic_shared() + kScratchBytes);
-    const double* const own_at = of_rows ? pass.rows_at : pass.columns_at;
-    const double* const other_at = of_rows ? pass.columns_at : pass.rows_at;
-    const double own_lambda = of_rows ? pass.lambda : 0.0, other_lambda = of_rows ? 0.0 : pass.lambda;
+    const Source of_own(p, own, of_rows ? pass.rows_at : pass.columns_at, of_rows ? pass.lambda : 0.0);
+    const Source of_other(p, other, of_rows ? pass.columns_at : pass.rows_at, of_rows ? 0.0 : pass.lambda);
     const Real k = static_cast<Real>(pass.k);
     const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
     const int i = begin + lane;
-    const Point mine = point_of<kCost>(p, own, i, own_at, own_lambda, pass.rounder);
+    const Point mine = point_of<kCost>(own, of_own.template load<kCost>(i), pass.rounder);
     const int stages = begin < own.count ? cuda::div_up(other.count, kPointsThreads) : 0;
     Real totals[kDim] = {}, along = 0;
     const auto load = [&](int stage) {
-      return point_of<kCost>(p, other, stage * kPointsThreads + thread, other_at, other_lambda, pass.rounder);
+      return of_other.template load<kCost>(stage * kPointsThreads + thread);
     };
-    Point incoming = load(0);
+    Raw incoming = load(0);
     __syncthreads();  // no thread reads the earlier contents of shared memory any more
     for (int stage = 0; stage < stages; ++stage) {
-      store_point<false>(incoming, s.other[stage % 2][thread]);
+      store_point<false>(point_of<kCost>(other, incoming, pass.rounder), s.other[stage % 2][thread]);
       incoming = load(stage + 1);
       __syncthreads();
       const auto& others = s.other[stage % 2];
@@ -146,9 +152,7 @@ class PointRows {
       for (int c = warp * 32; c < warp * 32 + 32; ++c) {
         const Numbers y = numbers_of(others[c]);
         const Real cost = cost_of<kCost>(mine, y);
-        Real t = fma(-k, cost, mine.hi + y.at(kDim));
-        if constexpr (sizeof(Real) == 4) t += mine.lo + y.at(kDim + 1);
-        const Real mass = mine.weight * y.at(kDim + 2) * exp2_of(t);
+        const Real mass = mine.factor * y.at(kDim + 1) * exp2_of(fma(-k, cost, mine.hi + y.at(kDim)));
         if constexpr (kCost == CostKind::kCosine) sum_along += mass == 0 ? Real(0) : mass * (1 - cost);
         Real factor = mass;
         if constexpr (kCost == CostKind::kSquaredEuclidean) factor = 2 * mass;
@@ -197,28 +201,72 @@ class PointRows {
     Real x[kDim];
     Real hi;
     Real lo;
+    Real of_lo;   // 2^lo
+    Real factor;  // of its exponentials: the weight in the reference times 2^lo
+  };
+
+  // A point as it lies in memory.
+  struct Raw {
+    Real x[kDim];
+    double at;
     Real weight;
+    Real scale;
+    bool exists;
+  };
+  // Where the points of a side come from.
+  struct Source {
+    const Side<Real>& side;
+    const double* const at;
+    const double lambda;
+    const Real* const points;
+    const std::int64_t stride, feature_stride;
+    const int dim;
+
+    __device__ __forceinline__ Source(const SolveParams<Real>& p, const Side<Real>& side, const double* at,
+                                      double lambda)
+        : side(side),
+          at(at),
+          lambda(lambda),
+          points(side.p.points.data + side.b * side.p.points.stride[0]),
+          stride(side.p.points.stride[1]),
+          feature_stride(side.p.points.stride[2]),
+          dim(p.dim) {}
+
+    template <CostKind kCost>
+    [[nodiscard]] __device__ __forceinline__ Raw load(int i) const {
+      Raw raw{};
+      raw.exists = i < side.count;
+      if (!raw.exists) return raw;
+      const Real* const from = points + i * stride;
+#pragma unroll
+      for (int d = 0; d < kDim; ++d) raw.x[d] = d < dim ? from[d * feature_stride] : Real(0);
+      if constexpr (kCost == CostKind::kCosine) {
+        raw.scale = side.p.inverse_lengths[static_cast<std::int64_t>(side.team) * side.p.length + i];
+      }
+      raw.at = (at ? at[i] : 0.0) + lambda;
+      raw.weight = side.p.weights && side.product ? side.p.weights[side.row_of_batch() + i] : Real(0);
+      return raw;
+    }
   };
 
   // A point that does not exist has logits of -inf.
   template <CostKind kCost>
-  static __device__ __forceinline__ Point point_of(const SolveParams<Real>& p, const Side<Real>& side, int i,
-                                                   const double* at, double lambda, double rounder) {
+  static __device__ __forceinline__ Point point_of(const Side<Real>& side, const Raw& raw, double rounder) {
     Point point{};
     point.hi = static_cast<Real>(-CUDART_INF);
-    if (i >= side.count) return point;
-    const Table<Real>& table = side.p.points;
-    const Real* const from = table.data + side.b * table.stride[0] + i * table.stride[1];
-    Real scale = 1;
-    if constexpr (kCost == CostKind::kCosine) {
-      scale = side.p.inverse_lengths[static_cast<std::int64_t>(side.team) * side.p.length + i];
-    }
+    if (!raw.exists) return point;
 #pragma unroll
-    for (int d = 0; d < kDim; ++d) point.x[d] = d < p.dim ? scale * from[d * table.stride[2]] : Real(0);
-    const auto w = Potential<Real>::split((at ? at[i] : 0.0) + lambda, rounder);
+    for (int d = 0; d < kDim; ++d) {
+      point.x[d] = kCost == CostKind::kCosine ? raw.scale * raw.x[d] : raw.x[d];
+    }
+    const auto w = Potential<Real>::split(raw.at, rounder);
     point.hi = w.hi;
     point.lo = w.lo;
-    point.weight = static_cast<Real>(side.reference(side.weight(i)));
+    point.of_lo = sizeof(Real) == 4 ? exp2_of(w.lo) : Real(1);
+    const Real weight = !side.product    ? Real(1)
+                        : side.p.weights ? raw.weight
+                                         : static_cast<Real>(side.uniform);
+    point.factor = weight * point.of_lo;
     return point;
   }
 
@@ -245,9 +293,9 @@ class PointRows {
   static __device__ __forceinline__ void store_point(const Point& from, Real* to) {
 #pragma unroll
     for (int d = 0; d < kDim; ++d) to[d] = from.x[d];
-    to[kDim] = kLargest && !(from.weight > 0) ? static_cast<Real>(-CUDART_INF) : from.hi;
-    to[kDim + 1] = from.lo;
-    to[kDim + 2] = from.weight;
+    to[kDim] = kLargest && !(from.factor > 0) ? static_cast<Real>(-CUDART_INF) : from.hi;
+    to[kDim + 1] = from.factor;
+    to[kDim + 2] = from.lo;
   }
 };
 

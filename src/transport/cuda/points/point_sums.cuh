@@ -69,8 +69,8 @@ class PointSums : public Points<Real_> {
   // not have to the neutral element.
   template <class Body>
   __device__ __forceinline__ void share_steps(const Side<Real>& own, const Side<Real>& other, int tile_points,
-                                              bool largest, const Body& body) const {
-    const StepShare share(cuda::div_up(own.count, tile_points), cuda::div_up(other.count, kPointsStage),
+                                              int step_points, bool largest, const Body& body) const {
+    const StepShare share(cuda::div_up(own.count, tile_points), cuda::div_up(other.count, step_points),
                           team_.blocks, own.p.splits);
     own.parts = share.most_parts();
     share.each(team_.rank, [&](int tile, int part, int first, int last) {
@@ -99,9 +99,11 @@ class PointSums : public Points<Real_> {
   __device__ __forceinline__ void with_few(const Body& body) const {
     switch (p_.kind) {
       case CostKind::kSquaredEuclidean:
-        if (p_.dim <= 4) return body.template operator()<4, CostKind::kSquaredEuclidean>();
+        if (p_.dim <= 3) return body.template operator()<3, CostKind::kSquaredEuclidean>();
+        if (p_.dim == 4) return body.template operator()<4, CostKind::kSquaredEuclidean>();
         return body.template operator()<kMostDimOfRows, CostKind::kSquaredEuclidean>();
       case CostKind::kEuclidean:
+        if (p_.dim <= 3) return body.template operator()<3, CostKind::kEuclidean>();
         return body.template operator()<kMostDimOfRows, CostKind::kEuclidean>();
       case CostKind::kL1:
         return body.template operator()<kMostDimOfRows, CostKind::kL1>();
@@ -135,7 +137,7 @@ class PointSums : public Points<Real_> {
                                                           PlanSums& sums) const {
     const Side<Real>& own = of_rows ? rows_ : columns_;
     const Side<Real>& other = of_rows ? columns_ : rows_;
-    share_steps(own, other, kOwnOfTiles, kind == PassKind::kLargest,
+    share_steps(own, other, kOwnOfTiles, kPointsStage, kind == PassKind::kLargest,
                 [&](int tile, int part, int first, int last) {
                   PointTiles<Real>::run(p_, kind, pass, of_rows, own, other, tile, part, first, last, sums,
                                         [&](int i, int j, Real mass) { write_plan(pass, i, j, mass); });
@@ -146,11 +148,12 @@ class PointSums : public Points<Real_> {
     using Rows = PointRows<Real, kDim>;
     const Side<Real>& own = of_rows ? rows_ : columns_;
     const Side<Real>& other = of_rows ? columns_ : rows_;
-    share_steps(
-        own, other, Rows::kOwn, kKind == PassKind::kLargest, [&](int tile, int part, int first, int last) {
-          Rows::template run<kKind, kCost>(p_, pass, of_rows, own, other, tile, part, first, last, sums,
-                                           [&](int i, int j, Real mass) { write_plan(pass, i, j, mass); });
-        });
+    share_steps(own, other, Rows::kOwn, kUnitOfRows, kKind == PassKind::kLargest,
+                [&](int tile, int part, int first, int last) {
+                  Rows::template run<kKind, kCost>(
+                      p_, pass, of_rows, own, other, tile, part, first, last, sums,
+                      [&](int i, int j, Real mass) { write_plan(pass, i, j, mass); });
+                });
   }
 };
 

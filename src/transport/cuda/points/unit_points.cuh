@@ -309,7 +309,7 @@ class UnitPoints : public PointSums<float> {
     const Side<float>& other = of_rows ? columns_ : rows_;
     describe_pass<Units>(pass, of_rows, own, other);
     const auto write = [&](int i, int j, float mass) { write_plan(pass, i, j, mass); };
-    this->share_steps(own, other, Units::kOwn, kKind == PassKind::kLargest,
+    this->share_steps(own, other, Units::kOwn, kPointsStage, kKind == PassKind::kLargest,
                       [&](int tile, int part, int first, int last) {
                         describe<Units>([&](auto& work) {
                           work.own_begin = tile * Units::kOwn;

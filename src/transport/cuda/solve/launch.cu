@@ -218,7 +218,8 @@ class Plan {
   // The number of parts of the sums of a side's points.
   [[nodiscard]] int parts(int length, int other_length) const {
     if (job_ != Job::kSolve) return point_splits(length, other_length, layout_.team_blocks);
-    return StepShare(cuda::div_up(length, own_points()), cuda::div_up(other_length, kPointsStage),
+    const int step = terms_ == 0 && p_.dim <= kMostDimOfRows ? kUnitOfRows : kPointsStage;
+    return StepShare(cuda::div_up(length, own_points()), cuda::div_up(other_length, step),
                      layout_.team_blocks)
         .most_parts();
   }

@@ -85,6 +85,7 @@ inline constexpr int kPointsStage = 64;  // other points in shared memory at a t
 // Points with few coordinates: the most coordinates, and the points of one side that a block owns at a time.
 inline constexpr int kMostDimOfRows = 8;
 inline constexpr int kOwnPointsOfRows = 2 * kPointsThreads;
+inline constexpr int kUnitOfRows = 16;  // other points of a step
 
 // For matrix units, points are packed in blocks of 16 points and 16 features: 32 rows of 8 features. Up to 32
 // features are two blocks, more of them come in pieces of kUnitFeatures.
