@@ -76,11 +76,12 @@ class PointSums : public Points<Real_> {
     share.each(team_.rank, [&](int tile, int part, int first, int last) {
       body(tile, part, first, last);
       if (last < share.stages()) return;
-      for (int k = part + 1; k < own.parts; ++k) {
-        for (int n = static_cast<int>(threadIdx.x); n < tile_points; n += static_cast<int>(blockDim.x)) {
-          const int i = tile * tile_points + n;
-          if (i < own.count) own.partials(k)[i] = largest ? static_cast<Real>(-CUDART_INF) : Real(0);
-        }
+      const Real none = largest ? static_cast<Real>(-CUDART_INF) : Real(0);
+      for (int n = static_cast<int>(threadIdx.x); n < tile_points; n += static_cast<int>(blockDim.x)) {
+        const int i = tile * tile_points + n;
+        if (i >= own.count) break;
+        Real* to = own.partials(part) + i;
+        for (int k = part + 1; k < own.parts; ++k) *(to += own.p.length) = none;
       }
     });
   }

@@ -33,11 +33,10 @@ class StepShare {
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr int parts(int tile) const {
     return rank_of(static_cast<std::int64_t>(tile + 1) * stages_ - 1) - first_rank(tile) + 1;
   }
-  // The most parts of any tile.
+  // A number that no tile's parts exceed: blocks begin steps / blocks steps apart, rounded up or down.
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr int most_parts() const {
-    if (steps_ <= blocks_) return stages_;
-    // A run has at least floor(steps / blocks) steps.
-    return std::min<int>(stages_, cuda::div_up(stages_ - 1, static_cast<int>(steps_ / blocks_)) + 1);
+    const std::int64_t apart = (std::int64_t{stages_ - 1} * blocks_ + steps_ - 1) / steps_;
+    return static_cast<int>(std::min<std::int64_t>(stages_, apart + 1));
   }
 
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr int tiles() const { return static_cast<int>(steps_ / stages_); }
