@@ -24,9 +24,9 @@ def problem(size: Size, quantity: float | None = None) -> Problem:
 
 
 def teams_of_given_costs(_: Machine) -> list[Problem]:
-    sizes = [Size(1, n, n, iterations=50) for n in (640, 1024, 2048)]
-    sizes += [Size(4, 640, 640, iterations=50), Size(1, 512, 512, dtype="float64", iterations=50)]
-    sizes += [Size(1, 1024, 1024, iterations=50, half=True)]
+    sizes = [Size(1, n, 1000, iterations=50) for n in (1500, 3000, 6000)]
+    sizes += [Size(2, 2000, 1000, iterations=50), Size(1, 3000, 500, dtype="float64", iterations=50)]
+    sizes += [Size(1, 3000, 1000, iterations=50, half=True)]
     return [problem(size) for size in sizes]
 
 
@@ -38,8 +38,8 @@ def teams_of_kept_rows(_: Machine) -> list[Problem]:
 
 
 def teams_of_points(_: Machine) -> list[Problem]:
-    sizes = [Size(1, n, n, 3, iterations=50) for n in (640, 1024, 2048, 4096)]
-    return [problem(size) for size in [*sizes, Size(1, 1024, 1024, 64, iterations=50)]]
+    sizes = [Size(1, n, n, 3, iterations=50) for n in (1024, 2048, 3072, 4096)]
+    return [problem(size) for size in [*sizes, Size(1, 2048, 2048, 64, iterations=50)]]
 
 
 def gradients_of_units(_: Machine) -> list[Problem]:
@@ -86,6 +86,12 @@ def few_iterations(_: Machine) -> list[Problem]:
     ]
 
 
+def few_iterations_of_a_batch(_: Machine) -> list[Problem]:
+    """Of problems that share no multiprocessor: with fewer or shorter rows, kept exponentials pay from one iteration on."""
+    counts = (1, 2, 4, 6, 8, 12, 16, 32)
+    return [problem(Size(64, 500, 500, iterations=count), count) for count in counts]
+
+
 def _paths(points: int, neighbors: int, sources: int, device: torch.device) -> Run:
     graph = knn_graph(swiss_roll(points, 0).to(device), neighbors)
     return partial(shortest_paths, graph, list(range(0, points, points // sources)))
@@ -100,7 +106,7 @@ def paths(points: int, neighbors: int, sources: int) -> Problem:
 PROBES: dict[str, Probe] = {
     "block_elements": Choice(teams_of_given_costs, values=[2048, 4096, 8192, 16384, 32768]),
     "kept_block_elements": Choice(teams_of_kept_rows, values=[4096, 8192, 16384, 32768]),
-    "kept_cost_iterations": Crossing(few_iterations),
+    "kept_cost_iterations": Crossing(few_iterations_of_a_batch),
     "point_block_elements": Choice(teams_of_points, values=[8192, 16384, 32768, 65536]),
     "sharing_steps": Crossing(gradients_of_units),
     "warpgroup_points": Crossing(sampled_steps),

@@ -9,14 +9,16 @@ namespace warpalign::detail::transport {
 
 struct CudaTuning {
   int device_class;  // DeviceTraits::compute_capability
-  // A problem with given costs gets a block of its team for so many elements: one more would cost the others
-  // a wait. Unit: elements of a cost matrix.
+  // Where every multiprocessor has a block, a problem with given costs gets another one for so many elements:
+  // one more would cost the others a wait. Unit: elements of a cost matrix.
   int block_elements;
-  // The same of problems whose exponentials stay in shared memory. Unit: elements of a cost matrix.
+  // A problem whose exponentials stay in shared memory gets a block of its cluster for so many elements, or
+  // of a larger team for four times as many. Unit: elements of a cost matrix.
   int kept_block_elements;
   // From so many iterations on, exponentials of given float32 costs stay in shared memory. Unit: iterations.
   int kept_cost_iterations;
-  // The same of costs between points, of derivatives, and of what is read off a plan. Unit: pairs of points.
+  // The same as block_elements of costs between points, of derivatives, and of what is read off a plan. Unit:
+  // pairs of points.
   int point_block_elements;
   // From so many tiles on, blocks of a team share a tile of gradients by points on the matrix units. Unit:
   // tiles of 64 points of the other side.
@@ -32,8 +34,8 @@ inline constexpr CudaTuning kCudaTunings[] = {
     {
         .device_class = 90,
         .block_elements = 8192,
-        .kept_block_elements = 16384,
-        .kept_cost_iterations = 16,
+        .kept_block_elements = 4096,
+        .kept_cost_iterations = 8,
         .point_block_elements = 32768,
         .sharing_steps = 24,
         .warpgroup_points = 8192,

@@ -206,7 +206,7 @@ TEST_F(SinkhornCuda, KeptRowsWithoutFiniteCosts) {
 
 // float32: rows belong to a warp up to 256 columns, then to a block of 128 threads up to 1024, of 256 up to
 // 6144 and 12288; then they have segments. Those threads have 8, 16, 24 or 48 columns.
-// 32768 elements are worth one more block of a team.
+// 4096 elements are worth a block of a team.
 TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegments) {
   check_layouts<float>({{3, 256},
                         {300, 255},

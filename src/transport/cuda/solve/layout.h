@@ -140,13 +140,19 @@ constexpr SolveLayout block_layout(int rows, int columns, const RowShape& shape)
   return layout;
 }
 
-// Distributes `resident` blocks among the problems of a batch. A problem gets another block for every
-// block_elements elements; with fewer, the team's barriers cost more than the block saves.
-// same_for_every_batch: a problem gets as many as it would alone, so that its sums have the same order in
-// every batch.
+// Elements of a problem that are worth a block as long as multiprocessors have none: the passes of fewer take
+// no longer than the team's barriers.
+inline constexpr int kSpreadElements = 4096;
+
+// Distributes `resident` blocks among the problems of a batch. Where every multiprocessor has a block, a
+// problem gets another one for every block_elements elements; with fewer, the team's barriers cost more than
+// it saves. same_for_every_batch: a problem gets as many as it would alone, so that its sums have the same
+// order in every batch.
 constexpr void share_out(SolveLayout& layout, int rows, int columns, int batch, int resident,
-                         bool same_for_every_batch, int block_elements) {
-  const std::int64_t worth = static_cast<std::int64_t>(rows) * columns / std::max(block_elements, 1);
+                         int multiprocessors, bool same_for_every_batch, int block_elements) {
+  const std::int64_t elements = static_cast<std::int64_t>(rows) * columns;
+  const std::int64_t worth = std::max(std::min<std::int64_t>(elements / kSpreadElements, multiprocessors),
+                                      elements / std::max(block_elements, 1));
   int blocks = static_cast<int>(std::clamp<std::int64_t>(worth, layout.cluster, resident));
   if (!same_for_every_batch) blocks = std::clamp(resident / batch, layout.cluster, blocks);
   layout.row_groups = std::clamp(blocks / layout.segments, 1, rows);

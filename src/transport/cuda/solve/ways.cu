@@ -84,14 +84,14 @@ bool should_keep(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
 
 // The number of blocks for a problem whose exponentials stay in shared memory. One for so many elements is
 // worth its barriers. Those of a cluster are cheaper, so that a problem that a cluster has room for gets no
-// more blocks.
+// more blocks, and any other one a block for four times as many elements.
 int blocks_of_kept(const SolveKey& key, int fewest) {
   const int most = std::min(key.device.multiprocessors, key.rows);
-  const std::int64_t worth =
-      std::int64_t{key.rows} * key.columns / cuda_tuning(key.device).kept_block_elements;
-  int blocks = static_cast<int>(std::clamp<std::int64_t>(worth, 1, most));
-  if (!key.batch_invariant) blocks = std::clamp(most / key.batch, 1, blocks);
   const bool fits_cluster = key.device.has_clusters && fewest <= cuda::kClusterOfEveryDevice;
+  const int each = cuda_tuning(key.device).kept_block_elements * (fits_cluster ? 1 : 4);
+  int blocks =
+      static_cast<int>(std::clamp<std::int64_t>(std::int64_t{key.rows} * key.columns / each, 1, most));
+  if (!key.batch_invariant) blocks = std::clamp(most / key.batch, 1, blocks);
   if (fits_cluster) blocks = std::min(blocks, cuda::kClusterOfEveryDevice);
   return std::max(blocks, fewest);
 }
@@ -185,7 +185,8 @@ SolveChoice<Real> make_choice(const SolveKey& key) {
   }
   const CudaTuning tuning = cuda_tuning(key.device);
   layout.sharing_steps = tuning.sharing_steps;
-  share_out(layout, key.rows, key.columns, key.batch, std::max(resident, layout.cluster), key.batch_invariant,
+  share_out(layout, key.rows, key.columns, key.batch, std::max(resident, layout.cluster),
+            key.device.multiprocessors, key.batch_invariant,
             key.has_rows() ? tuning.block_elements : tuning.point_block_elements);
   return choice;
 }
