@@ -23,8 +23,7 @@ from benchmarks.soft_dtw.tables import gpu_rows, panel_option_rows
 Named = list[tuple[str, float | Given]]
 
 FULL = "nvidia-h200/2026-11-23-4fe2db0.json"
-TRANSPORT = "nvidia-h200/2026-11-23-01889da.json"
-ROWS = "nvidia-h200/2026-11-29-791a4a14-transport-rows.json"
+TRANSPORT = "nvidia-h200/2026-11-29-c6713813.json"
 OPTIONS = "nvidia-h200/2026-11-24-d8a14d3-options.json"
 MAP = "nvidia-h200/2026-11-23-ca709d5-lstm-map.json"
 JOINT = "nvidia-h200/2026-11-29-791a4a14-transducer-joint-gpu.json"
@@ -62,8 +61,7 @@ def _efficiency(pairs: int, length: int) -> float:
 
 def _sinkhorn_iteration(dtype: str) -> float:
     problem = {"N": 10001, "dtype": dtype, "kind": "balanced", "updates": "alternating", "half": False}
-    file = TRANSPORT if dtype == "float64" else ROWS
-    return at(file, "transport", "solve_ms", **problem, iterations=100) / 100
+    return at(TRANSPORT, "transport", "solve_ms", **problem, iterations=100) / 100
 
 
 def _option(case: str) -> float:
@@ -142,10 +140,11 @@ def _limits() -> Named:
     shared = Given("src/soft_dtw/cuda/call/cuda_call.cu", "and 83")
     return [
         ("40 %", Given("benchmarks/soft_dtw/training_impact.py", "forecasts the last 40 %")),
-        ("35 ms", _sampled("solve_ms", 4000)),
+        ("39 MiB", at(TRANSPORT, "transport", "mib", D=128, precision="highest")),
+        ("32 ms", _sampled("solve_ms", 4000)),
         ("14 MiB", _sampled("mib", 4000)),
-        ("0.47 s", _sampled("solve_ms", 50000)),
-        ("133 MiB", _sampled("mib", 50000)),
+        ("0.46 s", _sampled("solve_ms", 50000)),
+        ("130 MiB", _sampled("mib", 50000)),
         ("1.8 times", max(row["graph_step_ms"] / none for row, none in panel_option_rows())),
         ("1.4 times", _option("step_penalty")),
         ("2.5 times", max(_option(case) for case in ("l1", "euclidean", "missing steps"))),
@@ -168,7 +167,7 @@ def _limits() -> Named:
         ("26 ms", _joint("step_ms", "float32")),
         ("55 ms", _joint("materialised_step_ms", "float32")),
         ("0.17 ms", _sinkhorn_iteration("float32")),
-        ("0.59 ms", _sinkhorn_iteration("float64")),
+        ("0.55 ms", _sinkhorn_iteration("float64")),
         ("15 %", lstm[0]),
         ("99 %", lstm[-1]),
         ("15 %", losses[-1]),
@@ -228,7 +227,7 @@ def named() -> dict[str, Named]:
         "docs/howto/gromov.md": [
             ("512 MiB", STEP_COSTS),
             ("512 MiB", STEP_COSTS),
-            ("48 ms", at(TRANSPORT, "transport", "solve_ms", **exact)),
+            ("42 ms", at(TRANSPORT, "transport", "solve_ms", **exact)),
         ],
         "docs/howto/transducer.md": [
             ("128 MiB", Given("python/warpalign/_transducer/settings.py", "WORKSPACE_LIMIT = 128 * 2**20")),

@@ -33,15 +33,20 @@ def _problem(row: Row) -> str:
             "landmark": f"sampled Gromov–Wasserstein from points, {row['steps']} steps",
             "precomputed": "torchgw's `sampled_gw` on given distances",
         }
-        return f"{ways[row['method']]}, {size}"
+        return ", ".join([ways[row["method"]], size, *_precision(row)])
     if "B" in row and "kind" not in row:
         return ", ".join(["`sinkhorn_normalize`", size, *_dtype(row)])
     kind = "divergence" if row["divergence"] else "points" if row["D"] else "costs"
     what = f"{kind}, {size}" + (f", D {row['D']}" if row["D"] else "")
     options = [row["kind"]] if row["kind"] != "balanced" else []
+    options += ["symmetric updates"] if row["updates"] == "symmetric" and not row["D"] else []
     options += ["binary16 storage"] if row["half"] else []
-    options += [f'"{row["precision"]}"'] if row["precision"] != "highest" else []
+    options += _precision(row)
     return ", ".join([what, *options, *_dtype(row)])
+
+
+def _precision(row: Row) -> list[str]:
+    return [] if row["precision"] in ("highest", None) else [f'"{row["precision"]}"']
 
 
 def _dtype(row: Row) -> list[str]:
