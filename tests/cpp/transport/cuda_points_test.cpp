@@ -197,6 +197,28 @@ TEST_F(PointsCuda, PointsFarFromTheOrigin) {
   expect_right(cloud, options, Precision::kHigh, 1e-5, 2e-5);
 }
 
+// Low parts of potentials that are factors elsewhere would leave float32's range.
+TEST_F(PointsCuda, APointThatIsFarFromAllOthers) {
+  for (const double far : {1e3, 2e4, 3e4, 5e4}) {
+    for (const SinkhornUpdates updates : {SinkhornUpdates::kAlternating, SinkhornUpdates::kSymmetric}) {
+      SCOPED_TRACE(testing::Message() << far << ", updates " << static_cast<int>(updates));
+      Cloud cloud = Cloud::random(40, 40, 3);
+      cloud.x[0] = far;
+      const SinkhornOptions options{.epsilon = 0.5, .updates = updates, .iterations = 20};
+      const SinkhornAnswer want =
+          detail::transport::reference::sinkhorn(cloud.costs(), cloud.a, cloud.b, options);
+      const Found got = solve(cloud, options, Precision::kHighest, "points");
+      const double scale = largest(want.f);
+      EXPECT_NEAR(got.value[0], want.dual, 1e-6 * scale);
+      EXPECT_LE(distance(got.f, want.f), 1e-6 * scale);
+      EXPECT_LE(distance(got.g, want.g), 1e-6 * scale);
+      for (const std::vector<double>* const numbers : {&got.plan, &got.grad_x, &got.grad_y}) {
+        for (const double v : *numbers) ASSERT_TRUE(std::isfinite(v));
+      }
+    }
+  }
+}
+
 // Equal points cost nothing, rounded or not.
 TEST_F(PointsCuda, EqualPoints) {
   Cloud cloud = Cloud::random(50, 50, 40);

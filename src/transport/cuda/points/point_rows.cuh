@@ -25,6 +25,13 @@ class PointRows {
   static constexpr int kSummed = 64;                   // terms that are added up before float64 takes them
   static constexpr int kUnrolled = sizeof(Real) == 4 ? 4 : 1;  // float64's exponentials are long
 
+  // Potentials up to this magnitude, in bits, have low parts of at most 8, whose powers of two are far from
+  // the limits of float32.
+  static constexpr double kMostPotential = 0x1p27;
+  static __device__ __forceinline__ bool serves(const Pass& pass) {
+    return sizeof(Real) == 8 || pass.largest <= kMostPotential;
+  }
+
   struct Shared {
     // Of a point: coordinates, the potential's high part, factor, the potential's low part.
     static constexpr int kNumbers = (kDim + 3 + 3) / 4 * 4;
@@ -39,9 +46,9 @@ class PointRows {
 
   // One run of steps, each of kUnitOfRows other points. Calls sink(i, j, mass) with an entry of the plan.
   //
-  // A stage of other points is in one of two places of shared memory, in turns: at its barrier no thread
-  // reads the stage before the last one any more. The next stage is on its way to registers while this one is
-  // used, and is not touched before, so that nobody waits for memory.
+  // Stages of other points alternate between two places of shared memory. A thread comes to a stage's barrier
+  // when it has read the stage before, so that the place of the one before that is free. Loads of the next
+  // stage overlap with the arithmetic of this one.
   template <PassKind kKind, CostKind kCost, class Sink>
   static __device__ __forceinline__ void run(const SolveParams<Real>& p, const Pass& pass, bool of_rows,
                                              const Side<Real>& own, const Side<Real>& other, int tile,
@@ -293,7 +300,7 @@ class PointRows {
   static __device__ __forceinline__ void store_point(const Point& from, Real* to) {
 #pragma unroll
     for (int d = 0; d < kDim; ++d) to[d] = from.x[d];
-    to[kDim] = kLargest && !(from.factor > 0) ? static_cast<Real>(-CUDART_INF) : from.hi;
+    to[kDim] = kLargest && from.factor == 0 ? static_cast<Real>(-CUDART_INF) : from.hi;
     to[kDim + 1] = from.factor;
     to[kDim + 2] = from.lo;
   }

@@ -1,7 +1,7 @@
 // The passes over points of a solve, in float32 or float64, with every kind of cost.
 //
-// Points with few coordinates take point_rows.cuh, all others point_tiles.cuh. A team's blocks share the
-// steps of a pass evenly (step_share.cuh).
+// Points with few coordinates take point_rows.cuh unless potentials are huge, all others point_tiles.cuh. A
+// team's blocks share the steps of a pass evenly (step_share.cuh).
 #pragma once
 
 #include "transport/cuda/points/point_rows.cuh"
@@ -40,7 +40,7 @@ class PointSums : public Points<Real_> {
 
   // Writes the gradients with respect to the points of both sides that are not null.
   __device__ __forceinline__ void write_gradients(const Pass& pass) const {
-    if (p_.dim > kMostDimOfRows) return Base::write_gradients(pass);
+    if (!has_rows(pass)) return Base::write_gradients(pass);
     if (rows_.p.grad_points) gradient_of_few(pass, true);
     if (columns_.p.grad_points) gradient_of_few(pass, false);
   }
@@ -95,6 +95,10 @@ class PointSums : public Points<Real_> {
   }
 
  private:
+  // Whether point_rows.cuh makes a pass.
+  [[nodiscard]] __device__ __forceinline__ bool has_rows(const Pass& pass) const {
+    return p_.dim <= kMostDimOfRows && PointRows<Real, kMostDimOfRows>::serves(pass);
+  }
   // Calls body.template operator()<kDim, kCost>() for points of few coordinates.
   template <class Body>
   __device__ __forceinline__ void with_few(const Body& body) const {
@@ -116,7 +120,7 @@ class PointSums : public Points<Real_> {
   }
   template <PassKind kKind>
   __device__ __forceinline__ void sums_of_side(const Pass& pass, bool of_rows, PlanSums& sums) const {
-    if (p_.dim > kMostDimOfRows) return tiles_of_side(kKind, pass, of_rows, sums);
+    if (!has_rows(pass)) return tiles_of_side(kKind, pass, of_rows, sums);
     with_few([&]<int kDim, CostKind kCost>() { by_rows<kDim, kKind, kCost>(pass, of_rows, sums); });
   }
   __device__ __forceinline__ void gradient_of_few(const Pass& pass, bool of_rows) const {
