@@ -4,7 +4,7 @@ They have the digits of TF32, whose products take twice the time of the units. P
 a plan's columns reach 2^15, and distances 1. Entries of the plan 2^-38 times smaller than the largest sum still count.
 
 The distances' means are subtracted: what they add to d E / d T depends on the row or the column alone, and goes into the sums
-that it has for them anyway. The units cut sums off, by a share of them, and sums of distances less their mean stay small.
+that it has for them anyway. Matrix units truncate sums, with an error relative to the sum, and sums of distances less their mean stay small.
 """
 
 from __future__ import annotations
@@ -73,12 +73,15 @@ class Factors(NamedTuple):
     def squares(self, cx: Tensor, cy: Tensor) -> tuple[Tensor, Tensor]:
         """(B, N, N) and (B, M, M): in the place of cx² and cy² in the sums of rows and columns of d E / d T.
 
-        With cx = x + p and cy = y + q, where p and q are the means, 2 (cx² r)ᵢ + 2 (cy² c)ⱼ − 4 (cx T cyᵀ)ᵢⱼ is that of x T yᵀ and these, as
+        With cx = x + p and cy = y + q, where p and q are the means, and d = p − q, it is
 
-            (cx T cyᵀ)ᵢⱼ = (x T yᵀ)ᵢⱼ + q (cx r)ᵢ + p (cy c)ⱼ − p q Σ c
+            2 (cx² r)ᵢ + 2 (cy² c)ⱼ − 4 (cx T cyᵀ)ᵢⱼ = 2 ((x² + 2 d x) r)ᵢ + 2 ((y² − 2 d y + d²) c)ⱼ − 4 (x T yᵀ)ᵢⱼ
+
+        with r and c, the sums of T. No term is large where distances differ little from their mean.
         """
         p, q = self.means
-        return cx * (cx - 2 * q), cy * (cy - 2 * p) + 2 * p * q
+        x, y, d = cx - p, cy - q, p - q
+        return x * (x + 2 * d), y * (y - 2 * d) + d * d
 
 
 def factors_of(cx: Tensor, cy: Tensor, precise: bool = False) -> Factors | None:

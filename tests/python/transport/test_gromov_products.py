@@ -62,6 +62,19 @@ def test_costs_by_factors_are_those_of_the_distances(symmetric: bool, device: to
         assert _error(of.cost(plan), expected) <= tolerance
 
 
+def test_distances_that_differ_little_from_their_mean(device: torch.device) -> None:
+    cx, cy, plan = _tables(1, 40, 33, 0.01, device)
+    cx, cy = 10 + cx + cx.mT, 9 + cy + cy.mT
+    expected = Objective(cx.double(), cy.double(), True, None, 0.0).cost(plan.double())
+    factors = narrowed(cx, cy, precise=True)
+    found = Objective(cx, cy, True, None, 0.0, factors, factors.squares(cx, cy)).cost(plan)
+    # A constant that is added to all costs changes no plan.
+    spread = expected - expected.mean()
+    assert float((found.double() - found.double().mean() - spread).abs().max()) <= 1e-4 * float(
+        spread.abs().max()
+    )
+
+
 def test_a_problem_of_a_batch_is_on_its_own(device: torch.device) -> None:
     cx, cy, plan = _tables(2, 20, 30, 1.0, device)
     cx[1] *= 1e10
