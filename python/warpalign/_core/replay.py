@@ -68,10 +68,17 @@ class Replayed:
         return _kept.graphs.get(self._device) is self._graph
 
     def __call__(self) -> State:
+        if not self.is_last:
+            raise RuntimeError(
+                "expected the thread's last CUDA graph, got one before it: its memory has been used again"
+            )
         self._graph.replay()
         return mapped(torch.clone, self._made)
 
 
 def can_capture(device: torch.device) -> bool:
     """Whether the device is a GPU, and this thread captures nothing on it yet."""
-    return device.type == "cuda" and not torch.cuda.is_current_stream_capturing()
+    if device.type != "cuda":
+        return False
+    with torch.cuda.device(device):
+        return not torch.cuda.is_current_stream_capturing()

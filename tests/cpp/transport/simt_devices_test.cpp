@@ -219,7 +219,8 @@ TEST_F(Devices, MoreBlocksThanSteps) {
 // Every step is done once. A tile's parts are 0 ... parts - 1 in the order of their stages, and fit.
 TEST(StepShare, PartsOfEveryTile) {
   using detail::transport::StepShare;
-  for (const auto& [tiles, stages] : {std::pair{1, 1}, {1, 40}, {3, 2}, {7, 5}, {40, 3}, {4, 128}, {12, 375}}) {
+  for (const auto& [tiles, stages] :
+       {std::pair{1, 1}, {1, 40}, {3, 2}, {7, 5}, {40, 3}, {4, 128}, {12, 375}}) {
     for (const int blocks : {1, 2, 5, 33, 264}) {
       for (const int most : {2, 3, 1000}) {
         const StepShare share(tiles, stages, blocks, most);

@@ -185,7 +185,7 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
     return ldexpf(w.plain * cuda::exp2_fast(static_cast<float>(move - whole)), static_cast<int>(whole));
   }
 
-  // A thread has 8, 16, 24 or kColumns columns, as rows, or their last segment, ask for.
+  // A thread has 8, 16, 24 or kColumns columns: the fewest that hold the segment's costs.
   __device__ __forceinline__ void sums_of_task(const Pass& pass, int row_group, int segment) const {
     const int count = columns_.count - segment * kPadded;
     if (count <= 8 * kWidth) return sums_of<8>(pass, row_group, segment);

@@ -376,7 +376,7 @@ class KeptRows : public KeptTeam<Real_> {
     mine.out_of_range = ends && block().flags[turn] != 0 ? 1 : 0;
     const auto taken_in = [](float& top, double at, Real scale) {
       const double w = at + log2(static_cast<double>(scale));
-      if (!isinf(w)) top = larger(top, static_cast<float>(abs(w)) * 1.000001f);
+      raise(top, w);
       return w;
     };
     for (int n = static_cast<int>(threadIdx.x); n < own_; n += static_cast<int>(blockDim.x)) {

@@ -33,7 +33,7 @@ class StepShare {
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr int parts(int tile) const {
     return rank_of(static_cast<std::int64_t>(tile + 1) * stages_ - 1) - first_rank(tile) + 1;
   }
-  // A number that no tile's parts exceed: blocks begin steps / blocks steps apart, rounded up or down.
+  // An upper bound of parts(): at most ceil((stages - 1) * blocks / steps) runs begin inside a tile.
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr int most_parts() const {
     const std::int64_t apart = (std::int64_t{stages_ - 1} * blocks_ + steps_ - 1) / steps_;
     return static_cast<int>(std::min<std::int64_t>(stages_, apart + 1));

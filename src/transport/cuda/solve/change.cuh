@@ -46,7 +46,8 @@ struct Change {
     out_of_range = larger(out_of_range, other.out_of_range);
     mass_bits = sum_in_bits(mass_bits, other.mass_bits);
   }
-  // Joins those of the lanes. Without partial transport no lane has a mass.
+  // Returns the join of all lanes' values, in every lane. Without partial transport every mass_bits is -inf,
+  // and the loop is left out.
   [[nodiscard]] __device__ __forceinline__ Change joined_in_warp() const {
     Change all = *this;
 #pragma unroll

@@ -140,8 +140,8 @@ constexpr SolveLayout block_layout(int rows, int columns, const RowShape& shape)
   return layout;
 }
 
-// Elements of a problem that are worth a block as long as multiprocessors have none: the passes of fewer take
-// no longer than the team's barriers.
+// While multiprocessors are idle, a problem gets a block for so many elements. With fewer, barriers take
+// longer than passes (2026-11-29-7a8b5bd0-tuning-transport.json).
 inline constexpr int kSpreadElements = 4096;
 
 // Distributes `resident` blocks among the problems of a batch. Where every multiprocessor has a block, a
@@ -151,7 +151,8 @@ inline constexpr int kSpreadElements = 4096;
 constexpr void share_out(SolveLayout& layout, int rows, int columns, int batch, int resident,
                          int multiprocessors, bool same_for_every_batch, int block_elements) {
   const std::int64_t elements = static_cast<std::int64_t>(rows) * columns;
-  const std::int64_t worth = std::max(std::min<std::int64_t>(elements / kSpreadElements, multiprocessors),
+  const int idle = same_for_every_batch ? multiprocessors : std::max(multiprocessors / batch, 1);
+  const std::int64_t worth = std::max(std::min<std::int64_t>(elements / kSpreadElements, idle),
                                       elements / std::max(block_elements, 1));
   int blocks = static_cast<int>(std::clamp<std::int64_t>(worth, layout.cluster, resident));
   if (!same_for_every_batch) blocks = std::clamp(resident / batch, layout.cluster, blocks);

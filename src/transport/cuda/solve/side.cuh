@@ -40,7 +40,7 @@ __device__ __forceinline__ double rounder_of(double largest) {
   return __hiloint2double((exponent + 1 - kDigits + 52 + kBias) << 20 | 0x80000, 0);
 }
 
-// Takes a potential into the largest finite magnitude, rounded up, because that determines the grid.
+// Updates the largest finite magnitude. Rounds up, because it determines the grid.
 __device__ __forceinline__ void raise(float& top, double v) {
   if (!isinf(v)) top = larger(top, static_cast<float>(abs(v)) * 1.000001f);
 }

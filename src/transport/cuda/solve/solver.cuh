@@ -44,10 +44,10 @@ class Solver {
     const double wanted = p_.epsilons ? static_cast<double>(p_.epsilons[rows.b]) : p_.epsilon;
     const bool valid = wanted > 0 && !isinf(wanted);
     const double target = valid ? wanted : CUDART_NAN;  // makes every potential NaN
-    take_strength(valid ? max(target, p_.epsilon_start) : target);
+    use_epsilon(valid ? max(target, p_.epsilon_start) : target);
     if (start()) return target;
-    take_strength(CUDART_NAN);
-    return epsilon;
+    use_epsilon(CUDART_NAN);
+    return CUDART_NAN;
   }
 
   // Runs the iterations. On return the potentials are those of the last one.
@@ -199,9 +199,9 @@ class Solver {
       side->top = static_cast<float>(side->top * ratio) * 1.000001f;
     }
     lambda *= ratio;
-    take_strength(to);
+    use_epsilon(to);
   }
-  __device__ __forceinline__ void take_strength(double to) {
+  __device__ __forceinline__ void use_epsilon(double to) {
     epsilon = to;
     k_ = kLog2E<double> * p_.cost_scale / to;
   }

@@ -18,11 +18,11 @@ template <class Real>
 __device__ __forceinline__ Real larger(Real a, Real b) {
   return b > a || isnan(b) ? b : a;
 }
-// The warp's largest number of those that are not negative; NaN if one is NaN. The bits of such numbers have
-// the order of their values, with NaN above all.
+// The largest value of the warp; NaN if one is NaN. Values must be at least 0, or NaN: their bits without the
+// sign have the order of the values, with NaN above all.
 __device__ __forceinline__ float largest_in_warp(float v) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  return __uint_as_float(__reduce_max_sync(cuda::kFullWarp, __float_as_uint(v)));
+  return __uint_as_float(__reduce_max_sync(cuda::kFullWarp, __float_as_uint(v) & 0x7fffffffu));
 #else
   return cuda::reduce(v, [](float a, float b) { return larger(a, b); });
 #endif
