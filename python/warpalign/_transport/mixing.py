@@ -106,8 +106,8 @@ class _Round(NamedTuple):
     """What a round of MixedRounds begins with. Each tensor stays where it is."""
 
     given: Tensor
-    """(_MEMORY + 4,) float64, of the CPU: weights of the differences, the largest change by mixing, and places in `changes` and `images`: of
-    the newest difference, the newest image, and the oldest one that counts."""
+    """(_MEMORY + 4,) float64, which the CPU writes before a round: the weights of the differences, the largest change by mixing, and three
+    places: of the newest difference in `changes`, and of the newest and of the oldest image in `images`."""
     image: Tensor
     """(1, N)"""
     move: Tensor

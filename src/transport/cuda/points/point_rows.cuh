@@ -33,7 +33,8 @@ class PointRows {
   }
 
   struct Shared {
-    // Of a point: coordinates, the potential's high part, factor, the potential's low part.
+    // The numbers of a point: its coordinates, the high part of its potential, its factor, and the low part
+    // of its potential.
     static constexpr int kNumbers = (kDim + 3 + 3) / 4 * 4;
     alignas(16) Real other[2][kStage][kNumbers];
   };
