@@ -23,6 +23,14 @@ def problem(size: Size, quantity: float | None = None) -> Problem:
     return Problem(size.name, partial(_make, size), quantity)
 
 
+def teams_on_idle_multiprocessors(_: Machine) -> list[Problem]:
+    """Problems with fewer blocks than there are multiprocessors, and some that have as many with small values alone."""
+    sizes = [Size(1, n, n, iterations=50) for n in (640, 1024)]
+    sizes += [Size(1, n, n, 3, iterations=50) for n in (640, 1024)]
+    sizes += [Size(1, 600, 600, dtype="float64", iterations=50), Size(1, 1024, 1024, 64, iterations=50)]
+    return [problem(size) for size in sizes]
+
+
 def teams_of_given_costs(_: Machine) -> list[Problem]:
     sizes = [Size(1, n, 1000, iterations=50) for n in (1500, 3000, 6000)]
     sizes += [Size(2, 2000, 1000, iterations=50), Size(1, 3000, 500, dtype="float64", iterations=50)]
@@ -105,6 +113,7 @@ def paths(points: int, neighbors: int, sources: int) -> Problem:
 
 PROBES: dict[str, Probe] = {
     "block_elements": Choice(teams_of_given_costs, values=[2048, 4096, 8192, 16384, 32768]),
+    "idle_block_elements": Choice(teams_on_idle_multiprocessors, values=[2048, 4096, 8192, 16384]),
     "kept_block_elements": Choice(teams_of_kept_rows, values=[4096, 8192, 16384, 32768]),
     "kept_cost_iterations": Crossing(few_iterations_of_a_batch),
     "point_block_elements": Choice(teams_of_points, values=[8192, 16384, 32768, 65536]),

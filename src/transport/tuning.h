@@ -12,8 +12,12 @@ struct CudaTuning {
   // Where every multiprocessor has a block, a problem with given costs gets another one for so many elements:
   // one more would cost the others a wait. Unit: elements of a cost matrix.
   int block_elements;
-  // A problem whose exponentials stay in shared memory gets a block of its cluster for so many elements, or
-  // of a larger team for four times as many. Unit: elements of a cost matrix.
+  // While multiprocessors are idle, a problem gets one block for so many elements. With fewer, barriers take
+  // longer than passes. Unit: elements of a cost matrix, or pairs of points.
+  int idle_block_elements;
+  // A problem whose exponentials stay in shared memory gets one block for so many elements, where a cluster
+  // has room for it. Other such problems get one block for four times as many. Unit: elements of a cost
+  // matrix.
   int kept_block_elements;
   // From so many iterations on, exponentials of given float32 costs stay in shared memory. Unit: iterations.
   int kept_cost_iterations;
@@ -34,6 +38,7 @@ inline constexpr CudaTuning kCudaTunings[] = {
     {
         .device_class = 90,
         .block_elements = 8192,
+        .idle_block_elements = 4096,
         .kept_block_elements = 4096,
         .kept_cost_iterations = 8,
         .point_block_elements = 32768,
@@ -44,6 +49,7 @@ inline constexpr CudaTuning kCudaTunings[] = {
 };
 inline TuningField<CudaTuning> cuda_tuning_fields[] = {
     {"block_elements", &CudaTuning::block_elements},
+    {"idle_block_elements", &CudaTuning::idle_block_elements},
     {"kept_block_elements", &CudaTuning::kept_block_elements},
     {"kept_cost_iterations", &CudaTuning::kept_cost_iterations},
     {"point_block_elements", &CudaTuning::point_block_elements},

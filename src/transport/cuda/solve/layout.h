@@ -140,19 +140,17 @@ constexpr SolveLayout block_layout(int rows, int columns, const RowShape& shape)
   return layout;
 }
 
-// While multiprocessors are idle, a problem gets a block for so many elements. With fewer, barriers take
-// longer than passes (2026-11-29-7a8b5bd0-tuning-transport.json).
-inline constexpr int kSpreadElements = 4096;
-
-// Distributes `resident` blocks among the problems of a batch. Where every multiprocessor has a block, a
-// problem gets another one for every block_elements elements; with fewer, the team's barriers cost more than
-// it saves. same_for_every_batch: a problem gets as many as it would alone, so that its sums have the same
-// order in every batch.
+// Distributes `resident` blocks among the problems of a batch. A problem gets the larger of two numbers: a
+// block for every idle_elements elements, up to its share of the multiprocessors, and a block for every
+// block_elements. With fewer elements, the team's barriers cost more than a block saves.
+// same_for_every_batch: a problem gets as many as it would alone, so that its sums have the same order in
+// every batch.
 constexpr void share_out(SolveLayout& layout, int rows, int columns, int batch, int resident,
-                         int multiprocessors, bool same_for_every_batch, int block_elements) {
+                         int multiprocessors, bool same_for_every_batch, int idle_elements,
+                         int block_elements) {
   const std::int64_t elements = static_cast<std::int64_t>(rows) * columns;
   const int idle = same_for_every_batch ? multiprocessors : std::max(multiprocessors / batch, 1);
-  const std::int64_t worth = std::max(std::min<std::int64_t>(elements / kSpreadElements, idle),
+  const std::int64_t worth = std::max(std::min<std::int64_t>(elements / std::max(idle_elements, 1), idle),
                                       elements / std::max(block_elements, 1));
   int blocks = static_cast<int>(std::clamp<std::int64_t>(worth, layout.cluster, resident));
   if (!same_for_every_batch) blocks = std::clamp(resident / batch, layout.cluster, blocks);

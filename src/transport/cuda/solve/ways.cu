@@ -186,7 +186,7 @@ SolveChoice<Real> make_choice(const SolveKey& key) {
   const CudaTuning tuning = cuda_tuning(key.device);
   layout.sharing_steps = tuning.sharing_steps;
   share_out(layout, key.rows, key.columns, key.batch, std::max(resident, layout.cluster),
-            key.device.multiprocessors, key.batch_invariant,
+            key.device.multiprocessors, key.batch_invariant, tuning.idle_block_elements,
             key.has_rows() ? tuning.block_elements : tuning.point_block_elements);
   return choice;
 }
