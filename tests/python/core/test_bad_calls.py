@@ -193,6 +193,7 @@ UNREACHED = {
     "_core/lengths.py": {"expected the device of"},
     "_core/randomness.py": {"a torch.Generator on the CPU"},
     "_core/random.py": {"on the CPU, where numbers are drawn"},
+    "_core/replay.py": {"the thread's last CUDA graph"},  # tests/python/core/test_replay.py
     "_core/library.py": {"is missing; install the package"},
     "_core/optional.py": {"which is not installed"},
     "compat/nemo.py": {"nemo_toolkit[asr]"},  # tests/python/transducer/test_frameworks.py
