@@ -15,6 +15,7 @@
 
 #include "checks.h"
 #include "execution.h"
+#include "huge_pages.h"
 #include "warpalign/execution.h"
 #include "warpalign/status.h"
 #include "ways.h"
@@ -79,6 +80,7 @@ void call_core(Operator of, const Tensor& like, int64_t precision, bool batch_in
   execution.way = forced_way(of);
   const std::size_t bytes = workspace_bytes(execution);
   const Scratch scratch(bytes, like);
+  if (!like.is_cuda()) prefer_huge_pages(scratch.data(), bytes);
   check_status(call(Workspace{scratch.data(), bytes}, execution));
 }
 
