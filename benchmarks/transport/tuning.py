@@ -94,6 +94,11 @@ def few_iterations(_: Machine) -> list[Problem]:
     ]
 
 
+def few_features(_: Machine) -> list[Problem]:
+    """Costs that the second-level cache has no room for: there they pay last."""
+    return [problem(Size(1, 1500, 1500, d, iterations=20, gradient=True), d) for d in (2, 4, 8, 16, 32, 64)]
+
+
 def few_iterations_of_a_batch(_: Machine) -> list[Problem]:
     """Of a large batch of long rows, where kept exponentials pay last: with short rows they do from one iteration on."""
     counts = (1, 2, 4, 6, 8, 12, 16, 32)
@@ -125,5 +130,6 @@ PROBES: dict[str, Probe] = {
     ),
     "thread_elements": Crossing(shared_solves, needs_threads=True),
     "kept_iterations": Crossing(few_iterations),
+    "stored_features": Crossing(few_features),
     "joint_search_sources": Choice(lambda _: [paths(3000, 5, 428)], values=[2, 3, 4, 5, 6, 8]),
 }

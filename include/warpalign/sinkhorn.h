@@ -119,7 +119,8 @@ struct SinkhornOutputs {
 
 // Bytes of workspace that sinkhorn() needs. Only which pointers are null is looked at. O(N + M) per problem
 // for points and for contiguous costs. On a CPU a solve of 8 iterations or more also keeps its exponentials,
-// N M numbers of each problem that is being solved, of 256 MiB at most in all.
+// and the costs of points of 16 features or more: N M numbers each of each problem that is being solved, of
+// 256 MiB at most in all.
 std::size_t sinkhorn_workspace_bytes(const SinkhornProblem& problem, const SinkhornOutputs& outputs,
                                      const Execution& execution);
 

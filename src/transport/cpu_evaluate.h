@@ -2,6 +2,8 @@
 // gradients with respect to y a second one with the sides exchanged.
 #pragma once
 
+#include <algorithm>
+
 #include "transport/cpu_solver.h"
 
 namespace warpalign::detail::transport {
@@ -29,21 +31,19 @@ class CpuEvaluation {
       double* const result = block_results_ + 3 * block;
       std::fill_n(result, 3, 0.0);
       s_.begin_sums(block);
-      s_.for_rows(block, [&](int i) {
-        const LogitRow<Real> row = s_.row_at(i, own);
-        const double sum = s_.kernels->exponentials(row, s_.columns.reference, own.e);
-        const double factor = static_cast<double>(s_.rows.reference[i]);
-        s_.rows.free[i] = sum;
-        s_.add_to_sums(block, i, own.e, factor);
-        const RowTotals totals =
-            s_.kernels->plan(row, s_.columns.reference, static_cast<Real>(factor), own.e);
-        result[0] += totals.linear;
-        result[1] += factor * sum;
-        result[2] += totals.logits;
-        if (grad_cost) write_plan(own.e, grad_cost + i * grad_cost_stride);
-        if (grad_points)
-          write_gradient(i, row.cost, own, grad_points + static_cast<std::int64_t>(i) * s_.costs.dim);
-      });
+      const int end = first_row(block + 1, s_.blocks(), s_.rows.count);
+      for (int i = first_row(block, s_.blocks(), s_.rows.count); i < end; i += kCpuRows) {
+        const int count = std::min(kCpuRows, end - i);
+        const Real* cost[kCpuRows] = {};
+        for (int k = 0; k < count; ++k) {
+          cost[k] = add_row(block, i + k, own.of_row(k), result);
+          if (grad_cost) write_plan(own.of_row(k).e, grad_cost + (i + k) * grad_cost_stride);
+        }
+        const PlanRows<Real> of{cost[0], own.e, count, count > 1 ? cost[1] - cost[0] : 0, own.stride};
+        if (grad_points) {
+          write_gradients(i, of, own, grad_points + static_cast<std::int64_t>(i) * s_.costs.dim);
+        }
+      }
       s_.flush_sums(block);
     });
     PlanTotals totals;
@@ -70,12 +70,19 @@ class CpuEvaluation {
     return value;
   }
 
-  // After run(): the gradient with respect to the weights of a side. With R = a b^T, the reference depends on
-  // them too.
-  [[nodiscard]] double weight_gradient(const CpuSide<Real>& side, const CpuSide<Real>& other, bool product,
+  // Of a side's reference.
+  static double sum_of(const CpuSide<Real>& side) {
+    double sum = 0;
+    for (int i = 0; i < side.count; ++i) sum += static_cast<double>(side.reference[i]);
+    return sum;
+  }
+
+  // After run(): the gradient with respect to weight i of a side. With R = a b^T, the reference depends on it
+  // too; other_sum is then the sum of the other side's reference.
+  [[nodiscard]] double weight_gradient(const CpuSide<Real>& side, double other_sum, bool product,
                                        int i) const {
     const double slope = side.marginal.slope(s_.epsilon / kLog2E<double> * side.w[i]);
-    return product ? slope - s_.epsilon * (side.free[i] - sum_of(other)) : slope;
+    return product ? slope - s_.epsilon * (side.free[i] - other_sum) : slope;
   }
 
   // After run(): the largest change of a potential by a further update, over epsilon.
@@ -92,26 +99,38 @@ class CpuEvaluation {
   }
 
  private:
-  static double sum_of(const CpuSide<Real>& side) {
-    double sum = 0;
-    for (int i = 0; i < side.count; ++i) sum += static_cast<double>(side.reference[i]);
-    return sum;
-  }
-
   template <class Out>
   void write_plan(const Real* plan, Out* to) const {
     for (int j = 0; j < s_.columns.count; ++j)
       to[j] = static_cast<Out>(s_.cost_scale * static_cast<double>(plan[j]));
   }
 
+  // Makes row i of the plan, in own.e, and adds to the sums. Returns its costs.
+  const Real* add_row(int block, int i, const CpuScratch<Real>& own, double* result) const {
+    const LogitRow<Real> row = s_.row_at(i, own);
+    const double sum = s_.kernels->exponentials(row, s_.columns.reference, own.e);
+    const double factor = static_cast<double>(s_.rows.reference[i]);
+    s_.rows.free[i] = sum;
+    s_.add_to_sums(block, i, own.e, factor);
+    const RowTotals totals = s_.kernels->plan(row, s_.columns.reference, static_cast<Real>(factor), own.e);
+    result[0] += totals.linear;
+    result[1] += factor * sum;
+    result[2] += totals.logits;
+    return row.cost;
+  }
+
+  // Of the points from i on whose rows of the plan are given.
   template <class Out>
-  void write_gradient(int i, const Real* cost, const CpuScratch<Real>& own, Out* to) const {
+  void write_gradients(int i, const PlanRows<Real>& of, const CpuScratch<Real>& own, Out* to) const {
     const int dim = s_.costs.dim;
-    // The gradient is stored after the point.
-    double* const gradient = own.gradient;
-    s_.kernels->gradient(s_.points_at(i, own), cost, own.e, gradient);
-    s_.through_length(i, own);
-    for (int d = 0; d < dim; ++d) to[d] = static_cast<Out>(s_.cost_scale * gradient[d]);
+    s_.kernels->gradient(s_.points_at(i, own, of.count), of, own.gradient);
+    for (int k = 0; k < of.count; ++k) {
+      CpuScratch<Real> row = own;
+      row.point += static_cast<std::ptrdiff_t>(k) * dim;
+      row.gradient += static_cast<std::ptrdiff_t>(k) * dim;
+      s_.through_length(i + k, row);
+    }
+    for (int k = 0; k < of.count * dim; ++k) to[k] = static_cast<Out>(s_.cost_scale * own.gradient[k]);
   }
 
   Solver& s_;

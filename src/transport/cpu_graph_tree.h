@@ -173,8 +173,8 @@ class PointTree {
             const Report& report) const {
     if (begin == end) return;
     kernels.costs(
-        {CostKind::kSquaredEuclidean, scratch.point, coordinates_ + begin, stride(), dim_, end - begin},
-        scratch.squares);
+        {CostKind::kSquaredEuclidean, scratch.point, coordinates_ + begin, stride(), dim_, end - begin}, 1,
+        scratch.squares, 0);
     for (int at = begin; at < end; ++at) report(scratch.squares[at - begin], order_[at]);
   }
 

@@ -18,6 +18,10 @@ namespace warpalign::detail::transport {
 // this many more elements.
 constexpr int kCpuPad = 16;
 
+// Costs and gradients of so many points are computed together, so that a feature of y is loaded once for all
+// of them.
+constexpr int kCpuRows = 4;
+
 // One row of logits.
 template <class Real>
 struct LogitRow {
@@ -40,11 +44,21 @@ struct RowTotals {
 template <class Real>
 struct PointRow {
   CostKind kind;
-  const Real* x;    // (dim)
+  const Real* x;    // (dim), or one after the other
   const Real* y_t;  // (dim, stride)
   std::ptrdiff_t stride;
   int dim;
   int m;
+};
+
+// Rows of the plan and of their costs, strides apart.
+template <class Real>
+struct PlanRows {
+  const Real* cost;  // read for the Euclidean distance
+  const Real* plan;
+  int count = 1;
+  std::ptrdiff_t cost_stride = 0;
+  std::ptrdiff_t plan_stride = 0;
 };
 
 // The tangents of a row's points, laid out as the points.
@@ -84,10 +98,11 @@ struct CpuKernelsOf {
   RowTotals (*plan)(const LogitRow<Real>& row, const Real* weight, Real factor, Real* e);
   // to[j] = halves[j], numbers of binary16, j < m.
   void (*widen)(const std::uint16_t* halves, int m, Real* to);
-  // cost[j] between x and y[j], padded.
-  void (*costs)(const PointRow<Real>& row, Real* cost);
-  // gradient[d] = sum P[j] d c[j] / d x[d]; for the cosine, whose points have unit length, sum P[j] y[j][d].
-  void (*gradient)(const PointRow<Real>& row, const Real* cost, const Real* plan, double* gradient);
+  // Row i of cost (rows, stride), padded: between x[i] and y[j]. x has at most kCpuRows rows.
+  void (*costs)(const PointRow<Real>& points, int rows, Real* cost, std::ptrdiff_t stride);
+  // Row i of gradient (rows, dim): sum P[i][j] d c[i][j] / d x[i][d]; for the cosine, whose points have unit
+  // length, sum P[i][j] y[j][d]. x, cost and plan have at most kCpuRows rows.
+  void (*gradient)(const PointRow<Real>& points, const PlanRows<Real>& of, double* gradient);
   // to[j] = sum over d of x[d] y[j][d], padded.
   void (*products)(const PointRow<Real>& row, Real* to);
   // to[j] = the derivative of cost[j] along the tangents, padded.

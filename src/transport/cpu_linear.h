@@ -151,7 +151,7 @@ struct PotentialSystem {
         const LogitRow<Real> row = s.row_at(i, own);
         s.kernels->exponentials(row, s.columns.reference, own.e);
         double weighted_sum = 0;
-        s.kernels->gradient({CostKind::kCosine, nullptr, weighted, padded(m), 1, m}, row.cost, own.e,
+        s.kernels->gradient({CostKind::kCosine, nullptr, weighted, padded(m), 1, m}, {row.cost, own.e},
                             &weighted_sum);
         const double right = with_right_side ? rows.right[i] : 0.0;
         row_values[i] = rows.tau * (right - lambda - weighted_sum / ratio);

@@ -38,7 +38,7 @@ class Apply {
     plan_.for_rows([&](int i, int worker, const LogitRow<Real>& row, double) {
       double* const sums = sums_ + static_cast<std::ptrdiff_t>(worker) * count;
       const PointRow<Real> columns{CostKind::kCosine, nullptr, columns_, padded(m), count, m};
-      plan_.s.kernels->gradient(columns, row.cost, plan_.s.scratch[worker].e, sums);
+      plan_.s.kernels->gradient(columns, {row.cost, plan_.s.scratch[worker].e}, sums);
       Real* const to = result + static_cast<std::int64_t>(i) * count;
       for (int k = 0; k < count; ++k) to[k] = static_cast<Real>(plan_.weight(i) * sums[k]);
     });
@@ -129,7 +129,7 @@ class Gradient {
       }
       if (!to.grad_points) return;
       const CpuScratch<Real>& own = s.scratch[worker];
-      s.kernels->gradient(s.points_at(i, own), row.cost, e, own.gradient);
+      s.kernels->gradient(s.points_at(i, own), {row.cost, e}, own.gradient);
       s.through_length(i, own);
       for (int d = 0; d < dim; ++d)
         to.grad_points[i * dim + d] = static_cast<Real>(per_cost * own.gradient[d]);

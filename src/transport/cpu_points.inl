@@ -4,6 +4,7 @@ namespace WARPALIGN_SIMD_NAMESPACE {
 namespace {
 
 using warpalign::CostKind;
+using warpalign::detail::transport::PlanRows;
 using warpalign::detail::transport::PointRow;
 using warpalign::detail::transport::PointTangents;
 
@@ -47,56 +48,114 @@ WARPALIGN_INLINE V slope_of(Real x, V y) {
   return difference > 1 ? one : (difference < -1 ? -one : difference);
 }
 
-// Four vectors at a time, so that a feature of x is used four times.
-template <CostKind kKind, class Real>
-void costs_of(const PointRow<Real>& row, Real* cost) {
+// The costs of kRows points x and kVectors vectors of y from j on.
+template <CostKind kKind, int kRows, int kVectors, class Real>
+WARPALIGN_INLINE void tile_of_costs(const PointRow<Real>& points, int j, Real* cost, std::ptrdiff_t stride) {
   using V = typename VectorOf<Real>::Type;
   constexpr int kStep = kLanes<Real>;
-  const auto finished = [](V sum) -> V {
-    if constexpr (kKind == CostKind::kEuclidean) return root(sum);
-    if constexpr (kKind == CostKind::kCosine) return 1 - sum;
-    return sum;
-  };
-  int j = 0;
-  for (; j + 4 * kStep <= row.m; j += 4 * kStep) {
-    V sum[4] = {};
-    const Real* y = row.y_t + j;
-    for (int d = 0; d < row.dim; ++d, y += row.stride) {
-      for (int k = 0; k < 4; ++k) sum[k] += part_of<kKind>(row.x[d], load(y + k * kStep));
+  V sum[kRows][kVectors] = {};
+  const Real* y = points.y_t + j;
+  for (int d = 0; d < points.dim; ++d, y += points.stride) {
+    for (int k = 0; k < kVectors; ++k) {
+      const V of_y = load(y + k * kStep);
+      for (int i = 0; i < kRows; ++i) sum[i][k] += part_of<kKind>(points.x[i * points.dim + d], of_y);
     }
-    for (int k = 0; k < 4; ++k) store(cost + j + k * kStep, finished(sum[k]));
   }
-  for (; j < row.m; j += kStep) {
-    V sum{};
-    const Real* y = row.y_t + j;
-    for (int d = 0; d < row.dim; ++d, y += row.stride) sum += part_of<kKind>(row.x[d], load(y));
-    store(cost + j, finished(sum));
+  for (int i = 0; i < kRows; ++i) {
+    for (int k = 0; k < kVectors; ++k) {
+      V total = sum[i][k];
+      if constexpr (kKind == CostKind::kEuclidean) total = root(total);
+      if constexpr (kKind == CostKind::kCosine) total = 1 - total;
+      store(cost + i * stride + j + k * kStep, total);
+    }
   }
 }
 
+template <CostKind kKind, int kRows, int kVectors, class Real>
+void rows_of_costs(const PointRow<Real>& points, Real* cost, std::ptrdiff_t stride) {
+  constexpr int kStep = kLanes<Real>;
+  int j = 0;
+  for (; j + kVectors * kStep <= points.m; j += kVectors * kStep) {
+    tile_of_costs<kKind, kRows, kVectors>(points, j, cost, stride);
+  }
+  for (; j < points.m; j += kStep) tile_of_costs<kKind, kRows, 1>(points, j, cost, stride);
+}
+
 template <CostKind kKind, class Real>
-void gradient_of(const PointRow<Real>& row, const Real* cost, const Real* plan, double* gradient) {
+void costs_of(PointRow<Real> points, int rows, Real* cost, std::ptrdiff_t stride) {
+  using warpalign::detail::transport::kCpuRows;
+  if (rows == kCpuRows) return rows_of_costs<kKind, kCpuRows, 2>(points, cost, stride);
+  for (int i = 0; i < rows; ++i, points.x += points.dim) {
+    rows_of_costs<kKind, 1, 4>(points, cost + i * stride, stride);
+  }
+}
+
+// Features d to d + kFeatures of the gradients of kRows points.
+template <CostKind kKind, int kRows, int kFeatures, class Real>
+WARPALIGN_INLINE void tile_of_gradients(const PointRow<Real>& points, int d, const PlanRows<Real>& of,
+                                        double* gradient) {
   using V = typename VectorOf<Real>::Type;
   constexpr int kStep = kLanes<Real>;
-  for (int d = 0; d < row.dim; ++d) {
-    const Real* const y = row.y_t + d * row.stride;
-    Real x{};
-    if constexpr (kKind != CostKind::kCosine) x = row.x[d];  // row.x may be null otherwise
-    double sum = 0;
-    for (int begin = 0; begin < row.m; begin += kChunk) {
-      V lanes_sum{};
-      const int end = begin + kChunk < row.m ? begin + kChunk : row.m;
-      for (int j = begin; j < end; j += kStep) {
-        V p = load(plan + j);  // 0 in the padding
+  // A squared distance has twice the slope of a distance times its length.
+  constexpr bool kIsSquare = kKind == CostKind::kSquaredEuclidean;
+  constexpr CostKind kSlope = kIsSquare ? CostKind::kEuclidean : kKind;
+  Real x[kRows][kFeatures] = {};
+  for (int i = 0; i < kRows && kKind != CostKind::kCosine; ++i) {  // else x is null
+    for (int k = 0; k < kFeatures; ++k) x[i][k] = points.x[i * points.dim + d + k];
+  }
+  const Real* const y = points.y_t + d * points.stride;
+  double sums[kRows][kFeatures] = {};
+  for (int begin = 0; begin < points.m; begin += kChunk) {
+    V sum[kRows][kFeatures] = {};
+    const int end = begin + kChunk < points.m ? begin + kChunk : points.m;
+    for (int j = begin; j < end; j += kStep) {
+      V of_y[kFeatures];
+      for (int k = 0; k < kFeatures; ++k) of_y[k] = load(y + k * points.stride + j);
+      for (int i = 0; i < kRows; ++i) {
+        V p = load(of.plan + i * of.plan_stride + j);  // 0 in the padding
         if constexpr (kKind == CostKind::kEuclidean) {
-          const V distance = load(cost + j);
+          const V distance = load(of.cost + i * of.cost_stride + j);
           p = distance > 0 ? p / distance : V{};
         }
-        lanes_sum += p == 0 ? V{} : p * slope_of<kKind>(x, load(y + j));
+        for (int k = 0; k < kFeatures; ++k) {
+          const V slope = slope_of<kSlope>(x[i][k], of_y[k]);
+          sum[i][k] += p * (p == 0 ? V{} : slope);  // a slope may be infinite there
+        }
       }
-      sum += sum_of_lanes<Real>(lanes_sum);
     }
-    gradient[d] = sum;
+    for (int i = 0; i < kRows; ++i) {
+      for (int k = 0; k < kFeatures; ++k) sums[i][k] += sum_of_lanes<Real>(sum[i][k]);
+    }
+  }
+  for (int i = 0; i < kRows; ++i) {
+    for (int k = 0; k < kFeatures; ++k) {
+      gradient[i * points.dim + d + k] = kIsSquare ? 2 * sums[i][k] : sums[i][k];
+    }
+  }
+}
+
+template <CostKind kKind, int kRows, int kFeatures, class Real>
+void rows_of_gradients(const PointRow<Real>& points, const PlanRows<Real>& of, double* gradient) {
+  int d = 0;
+  for (; d + kFeatures <= points.dim; d += kFeatures) {
+    tile_of_gradients<kKind, kRows, kFeatures>(points, d, of, gradient);
+  }
+  for (; d < points.dim; ++d) tile_of_gradients<kKind, kRows, 1>(points, d, of, gradient);
+}
+
+// Several rows share the features of y, and several features an entry of the plan. The Euclidean distance
+// divides entries, which more features share.
+template <CostKind kKind, class Real>
+void gradients_of(PointRow<Real> points, PlanRows<Real> of, double* gradient) {
+  using warpalign::detail::transport::kCpuRows;
+  if constexpr (kKind != CostKind::kEuclidean) {
+    if (of.count == kCpuRows) return rows_of_gradients<kKind, kCpuRows, 2>(points, of, gradient);
+  }
+  for (int i = 0; i < of.count; ++i) {
+    rows_of_gradients<kKind, 1, 4>(points, of, gradient + static_cast<std::ptrdiff_t>(i) * points.dim);
+    if constexpr (kKind != CostKind::kCosine) points.x += points.dim;
+    of.plan += of.plan_stride;
+    of.cost += of.cost_stride;
   }
 }
 
@@ -191,13 +250,13 @@ WARPALIGN_INLINE void with_kind(CostKind kind, Body body) {
 }
 
 template <class Real>
-void costs(const PointRow<Real>& row, Real* cost) {
-  with_kind(row.kind, [&]<CostKind kKind>() { costs_of<kKind>(row, cost); });
+void costs(const PointRow<Real>& points, int rows, Real* cost, std::ptrdiff_t stride) {
+  with_kind(points.kind, [&]<CostKind kKind>() { costs_of<kKind>(points, rows, cost, stride); });
 }
 
 template <class Real>
-void gradient(const PointRow<Real>& row, const Real* cost, const Real* plan_row, double* to) {
-  with_kind(row.kind, [&]<CostKind kKind>() { gradient_of<kKind>(row, cost, plan_row, to); });
+void gradient(const PointRow<Real>& points, const PlanRows<Real>& of, double* to) {
+  with_kind(points.kind, [&]<CostKind kKind>() { gradients_of<kKind>(points, of, to); });
 }
 
 template <class Real>

@@ -22,10 +22,16 @@ inline const CpuKernels& selected_kernels() {
   return cpu::with_selected_isa([](auto isa) -> const CpuKernels& { return kernels_for(isa); });
 }
 
-// A solve of larger exponentials keeps none (CpuKept).
+// A solve of larger exponentials keeps none (CpuKept), and one of larger exponentials and costs stores no
+// costs.
 constexpr std::int64_t kMostKeptBytes = std::int64_t{1} << 28;
 
 constexpr std::int64_t bytes_of(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
+
+// Whether a solve stores the costs of points, if there is room.
+inline bool stores_costs(const SinkhornProblem& p) {
+  return !p.cost.data && p.dim >= cpu_tuning(cpu::selected_isa()).stored_features;
+}
 
 // How threads are shared out: over problems, or over the rows of one problem after the other.
 struct Division {
@@ -38,7 +44,8 @@ struct Division {
     const std::int64_t elements = static_cast<std::int64_t>(p.n) * p.m;
     const bool large = elements >= cpu_tuning(cpu::selected_isa()).thread_elements;
     // What problems keep at once stays below kMostKeptBytes.
-    const bool heavy = elements * bytes_of(p.dtype) > kMostKeptBytes / threads_given;
+    const bool heavy =
+        (stores_costs(p) ? 2 : 1) * elements * bytes_of(p.dtype) > kMostKeptBytes / threads_given;
     bool inside = large && (p.batch < 4 * threads_given || heavy);
     if (const int way = named_way(execution, cpu::kThreadWays); way >= 0) {
       inside = cpu::ThreadWay(way) == cpu::ThreadWay::kWithinItems;
@@ -88,7 +95,10 @@ struct CpuProblem {
   CpuProblem(Arena& arena, const SinkhornProblem& problem, int threads_of_it, bool keeps = false)
       : p(problem), threads(threads_of_it) {
     const bool iterates = p.max_iterations >= cpu_tuning(cpu::selected_isa()).kept_iterations;
-    if (keeps && iterates) lay_out_kept(arena);
+    if (keeps && iterates) {
+      lay_out_kept(arena);
+      lay_out_stored(arena);
+    }
     lay_out(arena, p.n, solver.rows);
     lay_out(arena, p.m, solver.columns);
     const int longest = padded(std::max(p.n, p.m));
@@ -97,8 +107,10 @@ struct CpuProblem {
     block_results = arena.take<double>(kBlockResults * kMostBlocks);
     solver.scratch = arena.take<CpuScratch<Real>>(threads);
     for (int k = 0; k < threads; ++k) {
-      CpuScratch<Real> own{arena.take<Real>(longest), arena.take<Real>(longest), arena.take<Real>(p.dim),
-                           arena.take<double>(p.dim)};
+      CpuScratch<Real> own{arena.take<Real>(std::size_t{kCpuRows} * longest),
+                           arena.take<Real>(std::size_t{kCpuRows} * longest),
+                           arena.take<Real>(std::size_t{kCpuRows} * p.dim),
+                           arena.take<double>(std::size_t{kCpuRows} * p.dim), longest};
       if (solver.scratch) solver.scratch[k] = own;
     }
   }
@@ -128,6 +140,7 @@ struct CpuProblem {
     bind(solver.rows, p.a, p.x, p.n, p.f0, b);
     bind(solver.columns, p.b, p.y, p.m, p.g0, b);
     solver.all_weigh = weighs(solver.rows) && weighs(solver.columns);
+    if (stored_) solver.store_costs(stored_);
     solver.kept =
         bytes_kept(solver.rows.count, solver.columns.count) <= kMostKeptBytes ? kept_ : CpuKept<Real>{};
   }
@@ -140,6 +153,7 @@ struct CpuProblem {
   void exchange_sides() {
     std::swap(solver.rows, solver.columns);
     std::swap(solver.costs.row_stride, solver.costs.column_stride);
+    if (stored_) solver.store_costs(stored_);
   }
 
  private:
@@ -160,6 +174,13 @@ struct CpuProblem {
     kept_.factors = arena.take<Real>(padded(p.m));
     kept_.rows_at = arena.take<double>(padded(p.n));
     kept_.columns_at = arena.take<double>(padded(p.m));
+  }
+
+  // Costs of few features take as long to read as to compute.
+  void lay_out_stored(Arena& arena) {
+    const std::int64_t bytes = std::max(bytes_kept(p.n, p.m), bytes_kept(p.m, p.n));
+    if (!stores_costs(p) || 2 * bytes > kMostKeptBytes) return;
+    stored_ = arena.take<Real>(static_cast<std::size_t>(bytes) / sizeof(Real));
   }
 
   void lay_out(Arena& arena, int length, Side& side) {
@@ -215,6 +236,7 @@ struct CpuProblem {
   }
 
   CpuKept<Real> kept_;
+  Real* stored_ = nullptr;  // costs of points; (rows, padded columns), with either side as rows
 };
 
 // Job<Real>(arena, call, threads) lays out its memory and writes nothing; run(b, team) then does problem b.

@@ -49,7 +49,8 @@ struct CpuSide {
   }
 };
 
-// The costs of a problem: rows of a matrix, or computed from points.
+// The costs of a problem: rows of a matrix, the caller's or one of stored costs of points, or computed from
+// points.
 template <class Real>
 struct CpuCosts {
   const Real* matrix = nullptr;           // null: in halves, or from points
@@ -85,10 +86,16 @@ struct CpuCosts {
 // The scratch memory of one worker.
 template <class Real>
 struct CpuScratch {
-  Real* cost;        // padded
-  Real* e;           // padded
-  Real* point;       // (dim)
-  double* gradient;  // (dim)
+  Real* cost;             // (kCpuRows, stride)
+  Real* e;                // (kCpuRows, stride)
+  Real* point;            // (kCpuRows, dim)
+  double* gradient;       // (kCpuRows, dim)
+  std::ptrdiff_t stride;  // padded
+
+  // With costs and exponentials of row k in the place of row 0.
+  [[nodiscard]] CpuScratch of_row(int k) const {
+    return {cost + k * stride, e + k * stride, point, gradient, stride};
+  }
 };
 
 // Updates `moved`, the largest change of a potential; NaN if there is a NaN.

@@ -134,6 +134,7 @@ class Solve {
                   const CpuSide<Real>& other, std::int64_t length, void* potential, void* gradient,
                   double lambda) const {
     const bool product = p_.reference == TransportReference::kProduct;
+    const double other_sum = evaluation.sum_of(other);
     Real* const to = place(potential, length);
     Real* const grad = place(gradient, length);
     for (std::int64_t i = 0; i < length; ++i) {
@@ -142,7 +143,8 @@ class Solve {
       if (to)
         to[i] = exists ? static_cast<Real>(s_.epsilon / kLog2E<double> * (side.w[at] + lambda)) : Real(0);
       if (grad)
-        grad[i] = exists ? static_cast<Real>(evaluation.weight_gradient(side, other, product, at)) : Real(0);
+        grad[i] =
+            exists ? static_cast<Real>(evaluation.weight_gradient(side, other_sum, product, at)) : Real(0);
     }
   }
 

@@ -164,11 +164,28 @@ struct CpuSolver {
         costs.is_made() ? made_costs(i, own) : costs.row(i, columns.count, *kernels, own.cost);
     return {made, columns.hi, columns.lo, rows.hi[i], rows.lo[i], static_cast<Real>(k()), columns.count};
   }
-  PointRow<Real> points_at(int i, const Scratch& own) const {
+  // `count` points from i on; at most kCpuRows.
+  PointRow<Real> points_at(int i, const Scratch& own, int count = 1) const {
     for (int d = 0; d < costs.dim; ++d) {
-      own.point[d] = rows.points[static_cast<std::ptrdiff_t>(d) * padded(rows.count) + i];
+      const Real* const from = rows.points + static_cast<std::ptrdiff_t>(d) * padded(rows.count) + i;
+      for (int k = 0; k < count; ++k) own.point[k * costs.dim + d] = from[k];
     }
     return {costs.kind, own.point, columns.points, padded(columns.count), costs.dim, columns.count};
+  }
+
+  // Computes all costs of points, for the passes to read: `to` has (rows, padded columns).
+  void store_costs(Real* to) {
+    const std::ptrdiff_t stride = padded(columns.count);
+    for_blocks([&](int block, const Scratch& own) {
+      const int end = first_row(block + 1, blocks(), rows.count);
+      for (int i = first_row(block, blocks(), rows.count); i < end; i += kCpuRows) {
+        const int count = std::min(kCpuRows, end - i);
+        kernels->costs(points_at(i, own, count), count, to + i * stride, stride);
+      }
+    });
+    costs.matrix = to;
+    costs.row_stride = stride;
+    costs.column_stride = 1;
   }
 
   // own.gradient is sum P times the kernel's gradient by point i, which own.point holds. The
@@ -200,7 +217,7 @@ struct CpuSolver {
  private:
   // Computes the costs of points.
   const Real* made_costs(int i, const Scratch& own) const {
-    kernels->costs(points_at(i, own), own.cost);
+    kernels->costs(points_at(i, own), 1, own.cost, 0);
     return own.cost;
   }
 

@@ -176,7 +176,7 @@ struct CpuTangents {
     const int dim = s.costs.dim;
     const PointRow<Real> points = s.points_at(i, own);
     double* const gradient = own.gradient;
-    s.kernels->gradient(points, costs, own.e, gradient);
+    s.kernels->gradient(points, {costs, own.e}, gradient);
     s.kernels->gradient_tangent(points, tangents_at(i, moved), costs, moved.cost, own.e, moved.plan,
                                 moved.moved);
     if (s.costs.kind == CostKind::kCosine) through_unit_length(i, own, moved);

@@ -67,6 +67,9 @@ struct CpuTuning {
   int thread_elements;
   // From so many iterations on, a solve keeps exponentials from one iteration to the next. Unit: iterations.
   int kept_iterations;
+  // From so many features on, a solve stores the costs of points. Costs of fewer features take as long to
+  // read as to compute. Unit: features.
+  int stored_features;
   // From so many neighbouring sources on, one search finds the shortest paths from all of them. Unit: sources
   // of eight.
   int joint_search_sources;
@@ -76,12 +79,14 @@ inline constexpr CpuTuning kCpuTunings[] = {
         .device_class = 1,
         .thread_elements = 65536,
         .kept_iterations = 8,
+        .stored_features = 16,
         .joint_search_sources = 4,
     },
 };
 inline TuningField<CpuTuning> cpu_tuning_fields[] = {
     {"thread_elements", &CpuTuning::thread_elements},
     {"kept_iterations", &CpuTuning::kept_iterations},
+    {"stored_features", &CpuTuning::stored_features},
     {"joint_search_sources", &CpuTuning::joint_search_sources},
 };
 inline CpuTuning cpu_tuning(cpu::Isa isa) {

@@ -1,12 +1,14 @@
 // sinkhorn() on a CPU: exponentials that outlive their pass, and rows whose range is found on the way.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <utility>
 #include <vector>
 
 #include "testing.h"
 #include "warpalign/thread_pool.h"
+#include "warpalign/tuning.h"
 
 namespace warpalign::test {
 namespace {
@@ -172,16 +174,84 @@ TEST(PlanSums, OfTheLastPass) {
   }
 }
 
-std::int64_t workspace_of(int batch, int n, int m, int iterations, DType dtype, int threads) {
+// All results of points whose costs are stored or not.
+template <class Real>
+std::vector<double> results_of_points(CostKind kind, int n, int m, int dim,
+                                      const std::vector<std::int32_t>& x_lengths,
+                                      const Execution& execution) {
+  const auto batch = static_cast<std::int32_t>(x_lengths.size());
+  const std::vector<Real> x = as<Real>(normal(batch * n * dim, 71)),
+                          y = as<Real>(normal(batch * m * dim, 72));
+  SinkhornProblem p;
+  p.dtype = kDType<Real>;
+  p.batch = batch;
+  p.n = n;
+  p.m = m;
+  p.dim = dim;
+  p.x = StridedTensor::contiguous(x.data(), {batch, n, dim});
+  p.y = StridedTensor::contiguous(y.data(), {batch, m, dim});
+  p.cost_kind = kind;
+  p.a.lengths = x_lengths.data();
+  p.epsilon = 0.5;
+  p.max_iterations = 20;
+  p.tolerance = 0;
+  std::vector<Real> f(batch * n), g(batch * m), value(batch), linear(batch), error(batch), grad_x(x.size()),
+      grad_y(y.size()), grad_cost(batch * n * m);
+  SinkhornOutputs out;
+  out.f = f.data();
+  out.g = g.data();
+  out.value = value.data();
+  out.linear = linear.data();
+  out.error = error.data();
+  out.grad_x = grad_x.data();
+  out.grad_y = grad_y.data();
+  out.grad_cost = grad_cost.data();
+  const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+  const HostBuffer workspace(bytes);
+  EXPECT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
+  std::vector<double> all;
+  for (const auto* part : {&f, &g, &value, &linear, &error, &grad_x, &grad_y, &grad_cost}) {
+    all.insert(all.end(), part->begin(), part->end());
+  }
+  return all;
+}
+
+template <class Real>
+void expect_the_bits_of_stored_costs() {
+  constexpr int kNone = 1 << 20;
+  for (const CostKind kind : {CostKind::kSquaredEuclidean, CostKind::kEuclidean, CostKind::kL1,
+                              CostKind::kCosine, CostKind::kHuber}) {
+    for (const auto& [n, m, dim] : {std::array{1, 1, 1}, {7, 66, 3}, {130, 35, 5}, {67, 129, 18}}) {
+      for (const int threads : {1, 3}) {
+        SCOPED_TRACE(testing::Message() << "cost " << static_cast<int>(kind) << ", " << n << " x " << m
+                                        << ", D " << dim << ", threads " << threads);
+        ThreadPool pool(threads);
+        const Execution execution = Execution::host(pool.parallel_for());
+        const std::vector<std::int32_t> lengths{n, (n + 1) / 2};
+        ASSERT_TRUE(force_transport_threshold("stored_features", 1));
+        const std::vector<double> stored = results_of_points<Real>(kind, n, m, dim, lengths, execution);
+        ASSERT_TRUE(force_transport_threshold("stored_features", kNone));
+        const std::vector<double> made = results_of_points<Real>(kind, n, m, dim, lengths, execution);
+        ASSERT_TRUE(force_transport_threshold("stored_features", kMeasuredThreshold));
+        EXPECT_TRUE(same_bits(stored, made));
+      }
+    }
+  }
+}
+
+TEST(StoredCosts, Float32HasTheBitsOfComputedCosts) { expect_the_bits_of_stored_costs<float>(); }
+TEST(StoredCosts, Float64HasTheBitsOfComputedCosts) { expect_the_bits_of_stored_costs<double>(); }
+
+std::int64_t workspace_of(int batch, int n, int m, int iterations, DType dtype, int threads, int dim = 2) {
   SinkhornProblem p;
   p.dtype = dtype;
   p.batch = batch;
   p.n = n;
   p.m = m;
-  p.dim = 2;
+  p.dim = dim;
   p.max_iterations = iterations;
   std::int64_t data = 0;
-  p.x = p.y = {&data, {0, 2, 1}};
+  p.x = p.y = {&data, {0, dim, 1}};
   ThreadPool pool(threads);
   SinkhornOutputs out;
   out.value = &data;
@@ -199,10 +269,20 @@ TEST(KeptExponentials, TakeNoMoreThanTheStatedMemory) {
       };
       EXPECT_GE(kept(1, 1000, 992), 1000 * 992 * size);
       EXPECT_LE(kept(1, 1000, 992), 1000 * 1024 * size + 40000);
+      // Costs of many features are stored beside the exponentials.
+      const auto stored = [&](int batch, int n, int m, int dim) {
+        return workspace_of(batch, n, m, 100, dtype, threads, dim) -
+               workspace_of(batch, n, m, 2, dtype, threads, dim);
+      };
+      EXPECT_GE(stored(1, 1000, 992, 64), 2 * 1000 * 992 * size);
+      EXPECT_LE(stored(1, 1000, 992, 64), 2 * 1024 * 1024 * size + 40000);
+      EXPECT_LE(stored(1, 1000, 992, 64), kBound);
       const std::int64_t sides = 40 * 40000;
       EXPECT_EQ(kept(1, 40000, 30000), 0);
       for (const auto& [n, m] : {std::pair{100, 100}, {1000, 1000}, {3000, 4000}}) {
         EXPECT_LE(kept(1000, n, m), kBound + threads * sides) << n << " x " << m << ", threads " << threads;
+        EXPECT_LE(stored(1000, n, m, 64), kBound + threads * sides)
+            << n << " x " << m << ", threads " << threads;
       }
     }
   }
