@@ -36,6 +36,34 @@ def pair_costs(kind: int | CostFunction, x: Tensor, y: Tensor) -> Tensor:
     return distance.square() if name == "sqeuclidean" else distance
 
 
+@no_autocast()
+@torch.no_grad()
+def stored_costs(kind: int, x: Tensor, y: Tensor) -> Tensor:
+    """(B, N, M) costs of points in one tensor, made a block of rows at a time, to half a unit in the last place of float32.
+
+    Costs of float32 points that are products come from products in float64. Their points are taken relative to one of them, so
+    that the digits of a common offset are not lost.
+    """
+    batch, n, dim = x.shape
+    costs = x.new_empty(batch, n, y.shape[1])
+    is_product = COSTS[kind] in ("sqeuclidean", "euclidean", "cosine") and x.dtype == torch.float32
+    width = 1 if COSTS[kind] != "huber" else dim  # which makes differences of all features
+    if is_product:
+        origin = y[:, :1].double()
+        x, y = (z.double() - origin if COSTS[kind] != "cosine" else z.double() for z in (x, y))
+        squares = y.square().sum(-1)[:, None]
+    for rows in row_blocks(batch, n, y.shape[1] * width):
+        block = x[:, rows]
+        if not is_product or COSTS[kind] == "cosine":
+            costs[:, rows] = pair_costs(kind, block, y)
+            continue
+        of_pairs = torch.baddbmm(squares, block, y.mT, alpha=-2)
+        of_pairs += block.square().sum(-1, keepdim=True)
+        of_pairs.clamp_(min=0)
+        costs[:, rows] = of_pairs if COSTS[kind] == "sqeuclidean" else of_pairs.sqrt_()
+    return costs
+
+
 def size_of_costs(
     normalization: CostNormalization,
     block: Callable[[slice], Tensor],

@@ -26,6 +26,7 @@ from warpalign._transport.costs import CostNormalization
 from warpalign._transport.options import Annealing
 from warpalign._transport.problem import Problem, problem
 from warpalign._transport.settings import Settings, Updates, of_equal_sets
+from warpalign._transport.storage import with_storage
 
 
 class SinkhornDivergenceResult(NamedTuple):
@@ -68,6 +69,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
     max_iter: int = 1000,
     tol: float = 1e-5,
     reduction: Reduction = "none",
+    storage: Literal["full"] | None = None,
     precision: Precision | None = None,
     batch_invariant: bool = False,
     return_result: bool = False,
@@ -107,6 +109,8 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         max_iter: the maximum number of iterations of each problem at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
         reduction: "none" for one value per problem, or their "mean" or "sum".
+        storage: "full": the costs of each of the three problems are computed once and stored while it iterates, as in
+            :func:`warpalign.transport.sinkhorn`. None: costs of points are computed when they are needed.
         precision: how a GPU may multiply float32: "highest", "high", "medium", or None for torch's setting. It concerns "sqeuclidean" of
             five features or more. It changes nothing on a CPU.
         batch_invariant: True: a problem's results are bitwise identical whatever else is in the batch. On a CPU they always are.
@@ -148,6 +152,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
             updates=updates,
             max_iter=max_iter,
             tol=tol,
+            storage=storage,
             precision=precision,
             batch_invariant=batch_invariant,
         ),
@@ -176,9 +181,10 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
     return SinkhornDivergenceResult(value, *map(of.squeezed, (converged, error, iterations)))
 
 
-def _settings(*, rho: object, **options: Any) -> Settings:
+def _settings(*, rho: object, storage: object, precision: object, **options: Any) -> Settings:
     check_strength(rho, "rho")
-    return check_settings(rho_a=rho, rho_b=rho, **options)
+    settings = check_settings(rho_a=rho, rho_b=rho, precision=precision, **options)
+    return with_storage(settings, storage, precision, "full")
 
 
 def _of_masses(of: Problem) -> Tensor:
@@ -214,6 +220,8 @@ class SinkhornDivergence(nn.Module):
         max_iter: the maximum number of iterations of each problem at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
         reduction: "none" for one value per problem, or their "mean" or "sum".
+        storage: "full": the costs of each of the three problems are computed once and stored while it iterates, as in
+            :func:`warpalign.transport.sinkhorn`. None: costs of points are computed when they are needed.
         precision: how a GPU may multiply float32: "highest", "high", "medium", or None for torch's setting. It concerns "sqeuclidean" of
             five features or more. It changes nothing on a CPU.
         batch_invariant: True: a problem's results are bitwise identical whatever else is in the batch. On a CPU they always are.
@@ -244,6 +252,7 @@ class SinkhornDivergence(nn.Module):
         max_iter: int = 1000,
         tol: float = 1e-5,
         reduction: Reduction = "none",
+        storage: Literal["full"] | None = None,
         precision: Precision | None = None,
         batch_invariant: bool = False,
     ) -> None:
@@ -255,6 +264,7 @@ class SinkhornDivergence(nn.Module):
             "updates": updates,
             "max_iter": max_iter,
             "tol": tol,
+            "storage": storage,
             "precision": precision,
             "batch_invariant": batch_invariant,
         }

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple, get_args
 
 from torch import Tensor
 
 from warpalign._core.checks import Precision, naming_arguments
 from warpalign._core.costs import Cost, CostFunction
 from warpalign._core.series import Lengths
-from warpalign._core.transforms import replaced
 from warpalign._transport import autograd
 from warpalign._transport.checks import check_settings
 from warpalign._transport.convergence import has_converged, warn_unless_converged
 from warpalign._transport.costs import CostNormalization
-from warpalign._transport.half import check_storage
 from warpalign._transport.options import Annealing
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import problem
-from warpalign._transport.settings import Reference, Updates
+from warpalign._transport.settings import Reference, Storage, Updates
+from warpalign._transport.storage import with_storage
 
 
 class SinkhornResult(NamedTuple):
@@ -65,7 +64,7 @@ def sinkhorn(
     init: SinkhornResult | tuple[Tensor, Tensor] | None = None,
     max_iter: int = 1000,
     tol: float = 1e-5,
-    storage: Literal["half"] | None = None,
+    storage: Storage | None = None,
     precision: Precision | None = None,
     batch_invariant: bool = False,
 ) -> SinkhornResult:
@@ -77,8 +76,9 @@ def sinkhorn(
     (semi-relaxed, rho = 0). With ``mass``, marginals are at most the weights, and the plan has this mass (partial). P is
     R exp((f + g − C) / epsilon).
 
-    Costs between points are computed when they are needed. On a GPU no N × M table exists, unless the costs are given or computed by the
-    caller's function. A CPU keeps exponentials between iterations, in at most 256 MiB, and recomputes them beyond.
+    Costs between points are computed when they are needed. On a GPU no N × M table exists, unless the costs are given, computed by the
+    caller's function, or stored (``storage``). A CPU keeps exponentials between iterations, and the costs of points
+    with 16 features or more, in at most 256 MiB, and recomputes them beyond.
 
     Sources: Cuturi, "Sinkhorn distances", NIPS 2013; Chizat et al., "Scaling algorithms for unbalanced optimal transport
     problems", Math. Comp. 2018; Benamou et al., "Iterative Bregman projections", SISC 2015, section 5 (partial).
@@ -118,10 +118,13 @@ def sinkhorn(
         init: a SinkhornResult, or potentials (f, g) of shapes (B, N) and (B, M), to start from. They have no gradient. None: 0.
         max_iter: the maximum number of iterations at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
-        storage: "half": costs are rounded to float16 and stored as such. All results are exactly those of the
-            rounded costs, in float32, and gradients pass through the rounding. A float16 cost_matrix is used as it is, and no
-            float32 matrix is stored. A finite cost beyond 65504 makes its problem NaN; ``cost_normalization`` scales costs into range. Not
-            available for a named cost of points, nor for float64. None: costs are not rounded.
+        storage: "full": the costs of points are computed once and stored in an N × M matrix while a call iterates, which saves time on a
+            GPU if points have many features. The last iteration and all results are computed from the points. Not available with
+            mass, batch_invariant, or a precision other than "highest". "half": costs are rounded to float16 and stored as such. All
+            results are exactly those of the rounded costs, in float32, and gradients pass through the rounding. A float16 cost_matrix
+            is used as it is, and no float32 matrix is stored. A finite cost beyond 65504 makes its problem NaN; ``cost_normalization``
+            scales costs into range. Not available for a named cost of points, nor for float64. None: costs of points are computed when
+            they are needed, and no costs are rounded.
         precision: how a GPU may multiply float32, as in :func:`warpalign.soft_dtw`: "highest", "high", "medium", or None for torch's
             setting. It concerns "sqeuclidean" of five features or more ("highest": nine), whose points are rounded once, with "highest"
             to float32's accuracy. It changes nothing on a CPU.
@@ -167,7 +170,7 @@ def sinkhorn(
         precision=precision,
         batch_invariant=batch_invariant,
     )
-    settings = replaced(settings, half_costs=check_storage(storage))
+    settings = with_storage(settings, storage, precision, *get_args(Storage))
     of = problem(
         x,
         y,

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from warpalign._core.library import check_devices, empty_unless
-from warpalign._transport.half import rounding
 from warpalign._transport.settings import Inputs
+from warpalign._transport.storage import rounding, storing
 
 
 @torch.library.register_fake("warpalign::sinkhorn")  # type: ignore[untyped-decorator]
@@ -136,6 +136,6 @@ def _(
     )
 
 
-sinkhorn = rounding(torch.ops.warpalign.sinkhorn.default)
+sinkhorn = storing(rounding(torch.ops.warpalign.sinkhorn.default))
 sinkhorn_potentials = rounding(torch.ops.warpalign.sinkhorn_potentials.default)
 sinkhorn_jvp = rounding(torch.ops.warpalign.sinkhorn_jvp.default)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from warpalign._core.library import check_devices, empty_unless
-from warpalign._transport.half import rounding
 from warpalign._transport.settings import Inputs
+from warpalign._transport.storage import rounding
 
 
 def _checked(tensors: tuple[Tensor | None, ...], **others: Tensor | None) -> Inputs:

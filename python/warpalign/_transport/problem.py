@@ -85,7 +85,7 @@ def _points(given_x: object, given_y: object) -> _Tables:
     batch = y.shape[0] if x.shape[0] == 1 else x.shape[0]
     # Widened before they are repeated: the gradients of shared points are then summed in float32.
     x, y = (t if t.shape[0] == batch else t.expand(batch, -1, -1) for t in (widened(x), widened(y)))
-    return _Tables(x, y, None, unbatched, "x")
+    return _Tables(x, x if given_y is given_x else y, None, unbatched, "x")
 
 
 def _costs(
@@ -160,9 +160,9 @@ def problem(
                 raise ValueError(f"{name}: expected None with a cost_matrix, got {type(given).__name__}")
         if cost != "sqeuclidean":
             raise ValueError(f"cost: expected none with a cost_matrix, got {cost!r}")
-        tables = _matrix(cost_matrix, settings.half_costs)
-    if settings.half_costs and tables.cost is None and isinstance(kind, int):
-        raise ValueError('storage: expected None with points, whose costs are not stored, got "half"')
+        tables = _matrix(cost_matrix, settings.storage == "half")
+    if settings.storage == "half" and tables.cost is None and isinstance(kind, int):
+        raise ValueError('storage: expected "full" or None with points, got "half"')
     table = tables.x if tables.cost is None else tables.cost
     other = tables.y if tables.cost is None else tables.cost.transpose(1, 2)
     assert table is not None and other is not None

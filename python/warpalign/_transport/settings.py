@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 Reference = Literal["product", "counting"]
 Updates = Literal["alternating", "symmetric", "mixed"]
+Storage = Literal["half", "full"]
 UPDATES: tuple[str, ...] = get_args(Updates)
 
 
@@ -40,8 +41,8 @@ class Settings(NamedTuple):
     precision: int = 0
     """The place in `Precision`."""
     batch_invariant: bool = False
-    half_costs: bool = False
-    """Costs are rounded to float16 before the operators see them (half.py)."""
+    storage: str | None = None
+    """What becomes of the costs before the operators see them (storage.py): one of `Storage`."""
 
     @property
     def is_balanced(self) -> bool:

@@ -68,7 +68,7 @@ class Inputs(NamedTuple):
 def keywords(settings: Settings) -> dict[str, Any]:
     """As the operators take them."""
     given = settings._asdict()
-    del given["half_costs"]
+    del given["storage"]
     return given
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.python.helpers import assert_tensors_equal, randn
-from warpalign._transport.half import with_even_rows
+from warpalign._transport.storage import with_even_rows
 from warpalign.transport import SinkhornResult, sinkhorn
 
 OPTIONS: dict[str, Any] = {"epsilon": 0.2, "rho_b": 1.5, "max_iter": 20, "tol": 0.0}

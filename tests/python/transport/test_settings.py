@@ -17,7 +17,7 @@ OPERATORS = (
     *("sinkhorn", "sinkhorn_potentials", "sinkhorn_jvp"),
     *("transport_apply", "transport_gradient", "transport_topk", "transport_sample", "transport_dense"),
 )
-IN_PYTHON = {"half_costs"}  # no argument of an operator: the costs are rounded before
+IN_PYTHON = {"storage"}  # no argument of an operator: the costs are stored before
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -233,6 +233,7 @@ OF_BOTH = {
     "max_iter": Bad(1.5, TypeError, "max_iter: expected an int, got float"),
     "tol": Bad(-1e-3, ValueError, "tol: expected a finite number >= 0, got -0.001"),
     "reduction": Bad("max", ValueError, 'reduction: expected "none", "mean" or "sum", got \'max\''),
+    "storage": Bad("half", ValueError, "storage: expected \"full\" or None, got 'half'"),
     "precision": Bad(1, TypeError, "precision: expected a str or None, got int"),
     "batch_invariant": Bad(None, TypeError, "batch_invariant: expected a bool, got NoneType"),
 }
@@ -344,11 +345,23 @@ CALLS: BadCalls = (
             message="cost_normalization: expected None with cost=\"cosine\", which does not grow with the points, got 'max'",
         ),
         "sinkhorn: an unknown storage": bad(
-            storage="float16", message="storage: expected \"half\" or None, got 'float16'"
+            storage="float16", message='storage: expected "half", "full" or None, got \'float16\''
         ),
-        "sinkhorn: stored costs of points": bad(
-            storage="half",
-            message='storage: expected None with points, whose costs are not stored, got "half"',
+        "sinkhorn: half costs of points": bad(
+            storage="half", message='storage: expected "full" or None with points, got "half"'
+        ),
+        "sinkhorn: stored costs at a lower precision": bad(
+            storage="full",
+            precision="medium",
+            message='precision: expected "highest" or None with storage="full", whose costs have float32\'s accuracy, got \'medium\'',
+        ),
+        "sinkhorn: stored costs, batch_invariant": bad(
+            storage="full",
+            batch_invariant=True,
+            message='storage: expected None with batch_invariant=True, got "full"',
+        ),
+        "sinkhorn: stored costs, partial": bad(
+            storage="full", mass=0.5, message='storage: expected None with mass, got "full"'
         ),
         "sinkhorn: float64 costs as half": of_costs(
             cost_matrix=lambda given: given.x.double(),
