@@ -18,8 +18,8 @@ def load(pattern: str) -> list[Row]:
 
 
 def newest(rows: list[Row], *keys: str) -> list[Row]:
-    """The last of the rows that agree in `keys`."""
-    return list({tuple(row.get(key) for key in keys): row for row in rows}.values())
+    """The last of the rows that agree in `keys`. A value that is missing is the same as False or 0."""
+    return list({tuple(row.get(key) or None for key in keys): row for row in rows}.values())
 
 
 def number(value: float | None, digits: int = 3) -> str:

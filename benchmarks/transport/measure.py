@@ -67,6 +67,8 @@ class Problem:
         self.options: dict[str, Any] = {"updates": size.updates, "precision": size.precision}
         if size.half:
             self.options["storage"] = "half"
+        if size.stored:
+            self.options["storage"] = "full"
         if size.kind == "unbalanced":
             self.options |= {"rho_a": 1.0, "rho_b": 1.0}
         if size.kind == "partial":

@@ -20,7 +20,7 @@ _BASELINES = {
 }
 _SIZE = (
     *("B", "N", "M", "D", "dtype", "iterations", "kind", "updates", "epsilon_start", "gradient", "precision"),
-    *("half", "divergence", "method"),
+    *("half", "divergence", "stored", "method"),
 )
 
 
@@ -41,6 +41,7 @@ def _problem(row: Row) -> str:
     options = [row["kind"]] if row["kind"] != "balanced" else []
     options += ["symmetric updates"] if row["updates"] == "symmetric" and not row["D"] else []
     options += ["binary16 storage"] if row["half"] else []
+    options += ["stored costs"] if row.get("stored") else []
     options += _precision(row)
     return ", ".join([what, *options, *_dtype(row)])
 

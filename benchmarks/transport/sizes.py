@@ -23,6 +23,7 @@ class Size(NamedTuple):
     precision: str = "highest"
     half: bool = False  # given costs are float16
     divergence: bool = False  # sinkhorn_divergence, three problems of points, in the place of sinkhorn
+    stored: bool = False  # costs of points are stored
 
     @property
     def name(self) -> str:
@@ -33,6 +34,7 @@ class Size(NamedTuple):
         how += "" if self.precision == "highest" else f" {self.precision}"
         how += " half" if self.half else ""
         how += " divergence" if self.divergence else ""
+        how += " stored" if self.stored else ""
         source = f"D{self.D}" if self.D else "dense"
         return f"{self.B}x{self.N}x{self.M} {source} {self.dtype} {self.iterations}it{how}"
 
@@ -54,6 +56,7 @@ _POINTS = Size(
     gradient=True,
     precision="medium",
 )
+_DIVERGENCE = Size(1, 6000, 6000, 3, iterations=50, updates="symmetric", gradient=True, divergence=True)
 SIZES: list[Size] = [
     # Costs given: the same sizes that a straightforward torch loop was measured at.
     _LARGE,
@@ -81,22 +84,13 @@ SIZES: list[Size] = [
     Size(1, 10000, 10000, 64, iterations=20, precision="medium"),
     Size(1, 10000, 10000, 3),
     Size(1, 6000, 6000, 3, iterations=50, updates="symmetric", gradient=True),
-    Size(1, 6000, 6000, 3, iterations=50, updates="symmetric", gradient=True, divergence=True),
+    _DIVERGENCE,
     *(
-        Size(
-            1,
-            count,
-            count,
-            features,
-            iterations=50,
-            updates="symmetric",
-            gradient=True,
-            divergence=True,
-            precision=precision,
-        )
+        _DIVERGENCE._replace(N=count, M=count, D=features, precision=precision)
         for count, features in ((8192, 32), (12000, 128))
         for precision in ("highest", "high")
     ),
+    _DIVERGENCE._replace(N=12000, M=12000, D=128, stored=True),
     Size(1, 50000, 50000, 64, iterations=100, precision="medium"),
 ]
 QUICK_SIZES = [
@@ -108,4 +102,5 @@ QUICK_SIZES = [
     Size(1, 40, 50, 8, iterations=3, updates="symmetric", epsilon_start=8.0, gradient=True),
     Size(1, 40, 50, 8, iterations=3, precision="medium"),
     Size(1, 40, 50, 3, iterations=3, updates="symmetric", gradient=True, divergence=True),
+    Size(1, 40, 50, 9, iterations=3, updates="symmetric", gradient=True, divergence=True, stored=True),
 ]
