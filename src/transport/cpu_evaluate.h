@@ -128,7 +128,7 @@ class CpuEvaluation {
       CpuScratch<Real> row = own;
       row.point += static_cast<std::ptrdiff_t>(k) * dim;
       row.gradient += static_cast<std::ptrdiff_t>(k) * dim;
-      s_.through_length(i + k, row);
+      through_length(s_.costs, s_.rows, i + k, row);
     }
     for (int k = 0; k < of.count * dim; ++k) to[k] = static_cast<Out>(s_.cost_scale * own.gradient[k]);
   }

@@ -130,7 +130,7 @@ class Gradient {
       if (!to.grad_points) return;
       const CpuScratch<Real>& own = s.scratch[worker];
       s.kernels->gradient(s.points_at(i, own), {row.cost, e}, own.gradient);
-      s.through_length(i, own);
+      through_length(s.costs, s.rows, i, own);
       for (int d = 0; d < dim; ++d)
         to.grad_points[i * dim + d] = static_cast<Real>(per_cost * own.gradient[d]);
     });

@@ -98,6 +98,21 @@ struct CpuScratch {
   }
 };
 
+// own.gradient is sum P times the kernel's gradient by point i of `rows`, which own.point holds. The
+// cosine's is d (1 - <u, v>) / dx = (<u, v> u - v) / |x|.
+template <class Real>
+void through_length(const CpuCosts<Real>& costs, const CpuSide<Real>& rows, int i,
+                    const CpuScratch<Real>& own) {
+  if (costs.kind != CostKind::kCosine) return;
+  double along = 0;
+  for (int d = 0; d < costs.dim; ++d) along += own.gradient[d] * static_cast<double>(own.point[d]);
+  const double length = static_cast<double>(rows.lengths[i]);
+  for (int d = 0; d < costs.dim; ++d) {
+    const double tangent = along * static_cast<double>(own.point[d]) - own.gradient[d];
+    own.gradient[d] = length > 0 ? tangent / length : 0.0;
+  }
+}
+
 // Updates `moved`, the largest change of a potential; NaN if there is a NaN.
 inline void note_move(double next, double old, double& moved) {
   if (next == old || std::isnan(moved)) return;  // also where both are infinite

@@ -160,9 +160,10 @@ struct CpuSolver {
 
   // Row i's costs and potentials. Costs that are not contiguous are copied, those of points are computed.
   LogitRow<Real> row_at(int i, const Scratch& own) const {
-    const Real* const made =
-        costs.is_made() ? made_costs(i, own) : costs.row(i, columns.count, *kernels, own.cost);
-    return {made, columns.hi, columns.lo, rows.hi[i], rows.lo[i], static_cast<Real>(k()), columns.count};
+    const bool made = costs.is_made();
+    if (made) kernels->costs(points_at(i, own), 1, own.cost, 0);
+    const Real* const cost = made ? own.cost : costs.row(i, columns.count, *kernels, own.cost);
+    return {cost, columns.hi, columns.lo, rows.hi[i], rows.lo[i], static_cast<Real>(k()), columns.count};
   }
   // `count` points from i on; at most kCpuRows.
   PointRow<Real> points_at(int i, const Scratch& own, int count = 1) const {
@@ -188,19 +189,6 @@ struct CpuSolver {
     costs.column_stride = 1;
   }
 
-  // own.gradient is sum P times the kernel's gradient by point i, which own.point holds. The
-  // cosine's is d (1 - <u, v>) / dx = (<u, v> u - v) / |x|.
-  void through_length(int i, const Scratch& own) const {
-    if (costs.kind != CostKind::kCosine) return;
-    double along = 0;
-    for (int d = 0; d < costs.dim; ++d) along += own.gradient[d] * static_cast<double>(own.point[d]);
-    const double length = static_cast<double>(rows.lengths[i]);
-    for (int d = 0; d < costs.dim; ++d) {
-      const double tangent = along * static_cast<double>(own.point[d]) - own.gradient[d];
-      own.gradient[d] = length > 0 ? tangent / length : 0.0;
-    }
-  }
-
   PotentialGrid split_potentials(double room = 1) {
     return split_all_potentials(rows, columns, lambda, room);
   }
@@ -215,12 +203,6 @@ struct CpuSolver {
   [[nodiscard]] double joined_sum(int j) const { return sums.joined(j, blocks(), columns.count); }
 
  private:
-  // Computes the costs of points.
-  const Real* made_costs(int i, const Scratch& own) const {
-    kernels->costs(points_at(i, own), 1, own.cost, 0);
-    return own.cost;
-  }
-
   static void remember(Side& side) { std::copy_n(side.w, side.count, side.old); }
 
   // Finds potentials at which every row's largest logit is about 0.
