@@ -75,6 +75,8 @@ WARPALIGN_SCHEMAS(library) {
       "(Tensor "
       "chosen, Tensor distances)");
 
+  // The maximum norm's distances, on a CPU alone (warpalign/gromov_anchors.h).
+  library.def("largest_differences(Tensor x, Tensor y) -> Tensor distances");
   // Anchors of sampled Gromov-Wasserstein transport, on CUDA alone (warpalign/gromov_anchors.h).
   library.def(
       "anchor_columns(Tensor x, Tensor y, Tensor g, Tensor? b, Tensor rows, float cost_scale, float epsilon, "

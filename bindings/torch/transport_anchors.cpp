@@ -1,5 +1,5 @@
-// torch.ops.warpalign.{anchor_columns, anchor_coordinates, anchor_step}: tensors to the core's problems. The
-// core refuses host executions.
+// torch.ops.warpalign.{anchor_columns, anchor_coordinates, anchor_step, largest_differences}: tensors to the
+// core's problems. The core refuses host executions of the first three, and CUDA ones of the last.
 #include <torch/csrc/stable/library.h>
 
 #include <tuple>
@@ -142,6 +142,28 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> anchor_step_op(
   return {x, y, solution.linear, solution.f, solution.g};
 }
 
+Tensor largest_differences_op(const Tensor& x, const Tensor& y) {
+  const ScalarType dtype = x.scalar_type();
+  if (dtype != ScalarType::Float && dtype != ScalarType::Double) fail("x", "float32 or float64", dtype_of(x));
+  if (x.dim() != 2) fail("x", "2 axes (N, D)", shape_of(x));
+  check_array(x, "x", x, dtype, -1, x.size(1));
+  check_array(y, "y", x, dtype, -1, x.size(1));
+  const Tensor distances = allocate(x, {x.size(0), y.size(0)});
+  LargestDifferences p;
+  p.dtype = dtype == ScalarType::Double ? DType::kFloat64 : DType::kFloat32;
+  p.n = narrowed(x.size(0));
+  p.m = narrowed(y.size(0));
+  p.dim = narrowed(x.size(1));
+  p.x = x.const_data_ptr();
+  p.y = y.const_data_ptr();
+  p.distances = distances.mutable_data_ptr();
+  call_core(
+      Operator::kOther, x, 0, false,
+      [&](const Execution& e) { return largest_differences_workspace_bytes(p, e); },
+      [&](Workspace workspace, const Execution& e) { return largest_differences(p, workspace, e); });
+  return distances;
+}
+
 }  // namespace
 }  // namespace warpalign::binding
 
@@ -150,4 +172,5 @@ STABLE_TORCH_LIBRARY_IMPL(warpalign, WARPALIGN_DISPATCH_KEY, library) {
   library.impl("anchor_columns", TORCH_BOX(&anchor_columns_op));
   library.impl("anchor_coordinates", TORCH_BOX(&anchor_coordinates_op));
   library.impl("anchor_step", TORCH_BOX(&anchor_step_op));
+  library.impl("largest_differences", TORCH_BOX(&largest_differences_op));
 }

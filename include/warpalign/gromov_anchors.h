@@ -1,12 +1,15 @@
-// Two parts of a step of sampled Gromov-Wasserstein transport, on CUDA alone: pairs of points that are drawn
-// from a plan (anchors), and the coordinates that the distances to them give all points. The third part of a
-// step is sinkhorn() between these coordinates.
+// Parts of a step of sampled Gromov-Wasserstein transport: pairs of points that are drawn from a plan
+// (anchors), and the coordinates that the distances to them give all points, on CUDA alone; and distances of
+// points that are known by their distances to landmarks, on a CPU alone. The last part of a step is
+// sinkhorn() between the coordinates.
 //
 // Source: Kerdoncuff, Emonet & Sebban, "Sampled Gromov Wasserstein", Machine Learning 2021.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "warpalign/dtype.h"
 #include "warpalign/execution.h"
 #include "warpalign/status.h"
 
@@ -51,5 +54,22 @@ struct AnchorCoordinates {
 };
 
 Status anchor_coordinates(const AnchorCoordinates& problem, const Execution& execution);
+
+// distances[i,j] = max over d of |x[i,d] - y[j,d]|; NaN where a difference is NaN. All arrays are contiguous.
+struct LargestDifferences {
+  DType dtype = DType::kFloat32;  // kFloat32 or kFloat64
+  std::int32_t n = 0;             // N, 0 to 2^29
+  std::int32_t m = 0;             // M, 0 to 2^29
+  std::int32_t dim = 0;           // D, 1 to 2^20
+  const void* x = nullptr;        // (N, D)
+  const void* y = nullptr;        // (M, D)
+  void* distances = nullptr;      // (N, M), written
+};
+
+// The execution is one of the host.
+Status largest_differences(const LargestDifferences& problem, Workspace workspace,
+                           const Execution& execution);
+std::size_t largest_differences_workspace_bytes(const LargestDifferences& problem,
+                                                const Execution& execution);
 
 }  // namespace warpalign

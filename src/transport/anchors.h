@@ -13,6 +13,9 @@ constexpr int anchor_parts(int columns) {
   return parts < kMostAnchorParts ? parts : kMostAnchorParts;
 }
 
+std::size_t largest_differences_cpu_workspace_bytes(const LargestDifferences&, const Execution&);
+Status largest_differences_cpu(const LargestDifferences&, Workspace, const Execution&);
+
 Status anchor_columns_cuda(const AnchorColumns&, Workspace, void* stream);
 Status anchor_coordinates_cuda(const AnchorCoordinates&, void* stream);
 

@@ -1,4 +1,4 @@
-// The functions of warpalign/gromov_anchors.h: they check the contract, then hand over to the CUDA path.
+// The functions of warpalign/gromov_anchors.h: they check the contract, then hand over to a path.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -105,6 +105,43 @@ Status anchor_coordinates(const AnchorCoordinates& p, const Execution& execution
 #else
   return {};
 #endif
+}
+
+namespace {
+
+bool has_sizes(const LargestDifferences& p) {
+  return p.n >= 0 && p.n <= kMostPoints && p.m >= 0 && p.m <= kMostPoints && p.dim >= 1 &&
+         p.dim <= kMostFeatures && (p.dtype == DType::kFloat32 || p.dtype == DType::kFloat64);
+}
+
+}  // namespace
+
+std::size_t largest_differences_workspace_bytes(const LargestDifferences& p, const Execution& execution) {
+  return has_sizes(p) ? largest_differences_cpu_workspace_bytes(p, execution) : 0;
+}
+
+Status largest_differences(const LargestDifferences& p, Workspace workspace, const Execution& execution) {
+  if (Status s = check_execution(execution); !s.ok()) return s;
+  if (execution.device != Device::kHost) {
+    return Status::unsupported("execution", "this function runs on a CPU alone");
+  }
+  if (p.dtype != DType::kFloat32 && p.dtype != DType::kFloat64) {
+    return Status::invalid("dtype", "kFloat32 or kFloat64", static_cast<double>(p.dtype));
+  }
+  if (Status s = check_range("n", "0 to 2^29 points", p.n, 0, kMostPoints); !s.ok()) return s;
+  if (Status s = check_range("m", "0 to 2^29 points", p.m, 0, kMostPoints); !s.ok()) return s;
+  if (Status s = check_range("dim", "1 to 2^20 coordinates", p.dim, 1, kMostFeatures); !s.ok()) return s;
+  if (p.n == 0 || p.m == 0) return {};
+  const std::size_t size = size_of(p.dtype);
+  if (Status s = check_arrays({{"x", p.x}, {"y", p.y}, {"distances", p.distances}}, size); !s.ok()) return s;
+  const std::size_t needed = largest_differences_workspace_bytes(p, execution);
+  if (Status s = check_workspace(workspace, needed, execution.device); !s.ok()) return s;
+  const WrittenMemory places[] = {
+      {"distances", p.distances, size * p.n * p.m, size},
+      {"workspace", workspace.data, needed, 1},
+  };
+  if (Status s = check_written(places); !s.ok()) return s;
+  return largest_differences_cpu(p, workspace, execution);
 }
 
 }  // namespace warpalign

@@ -100,6 +100,8 @@ struct CpuKernelsOf {
   void (*widen)(const std::uint16_t* halves, int m, Real* to);
   // Row i of cost (rows, stride), padded: between x[i] and y[j]. x has at most kCpuRows rows.
   void (*costs)(const PointRow<Real>& points, int rows, Real* cost, std::ptrdiff_t stride);
+  // The same, with the largest difference of a feature in the place of the cost; NaN if one is NaN.
+  void (*largest_differences)(const PointRow<Real>& points, int rows, Real* to, std::ptrdiff_t stride);
   // Row i of gradient (rows, dim): sum P[i][j] d c[i][j] / d x[i][d]; for the cosine, whose points have unit
   // length, sum P[i][j] y[j][d]. x, cost and plan have at most kCpuRows rows.
   void (*gradient)(const PointRow<Real>& points, const PlanRows<Real>& of, double* gradient);

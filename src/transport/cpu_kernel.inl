@@ -26,6 +26,7 @@ constexpr CpuKernelsOf<Real> table() {
           &plan<Real>,
           &widen<Real>,
           &costs<Real>,
+          &largest_differences<Real>,
           &gradient<Real>,
           &products<Real>,
           &cost_tangents<Real>,

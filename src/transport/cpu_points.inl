@@ -48,8 +48,33 @@ WARPALIGN_INLINE V slope_of(Real x, V y) {
   return difference > 1 ? one : (difference < -1 ? -one : difference);
 }
 
+// How features make a cost.
+template <CostKind kKind>
+struct SumOfParts {
+  template <class V, class Real>
+  static WARPALIGN_INLINE V with(V sum, Real x, V y) {
+    return sum + part_of<kKind>(x, y);
+  }
+  template <class V>
+  static WARPALIGN_INLINE V finished(V sum) {
+    if constexpr (kKind == CostKind::kEuclidean) return root(sum);
+    if constexpr (kKind == CostKind::kCosine) return 1 - sum;
+    return sum;
+  }
+};
+struct LargestPart {
+  template <class V, class Real>
+  static WARPALIGN_INLINE V with(V top, Real x, V y) {
+    return max_or_nan(top, magnitude(V(y - x)));
+  }
+  template <class V>
+  static WARPALIGN_INLINE V finished(V top) {
+    return top;
+  }
+};
+
 // The costs of kRows points x and kVectors vectors of y from j on.
-template <CostKind kKind, int kRows, int kVectors, class Real>
+template <class Parts, int kRows, int kVectors, class Real>
 WARPALIGN_INLINE void tile_of_costs(const PointRow<Real>& points, int j, Real* cost, std::ptrdiff_t stride) {
   using V = typename VectorOf<Real>::Type;
   constexpr int kStep = kLanes<Real>;
@@ -58,35 +83,32 @@ WARPALIGN_INLINE void tile_of_costs(const PointRow<Real>& points, int j, Real* c
   for (int d = 0; d < points.dim; ++d, y += points.stride) {
     for (int k = 0; k < kVectors; ++k) {
       const V of_y = load(y + k * kStep);
-      for (int i = 0; i < kRows; ++i) sum[i][k] += part_of<kKind>(points.x[i * points.dim + d], of_y);
+      for (int i = 0; i < kRows; ++i) {
+        sum[i][k] = Parts::with(sum[i][k], points.x[static_cast<std::ptrdiff_t>(i) * points.dim + d], of_y);
+      }
     }
   }
   for (int i = 0; i < kRows; ++i) {
-    for (int k = 0; k < kVectors; ++k) {
-      V total = sum[i][k];
-      if constexpr (kKind == CostKind::kEuclidean) total = root(total);
-      if constexpr (kKind == CostKind::kCosine) total = 1 - total;
-      store(cost + i * stride + j + k * kStep, total);
-    }
+    for (int k = 0; k < kVectors; ++k) store(cost + i * stride + j + k * kStep, Parts::finished(sum[i][k]));
   }
 }
 
-template <CostKind kKind, int kRows, int kVectors, class Real>
+template <class Parts, int kRows, int kVectors, class Real>
 void rows_of_costs(const PointRow<Real>& points, Real* cost, std::ptrdiff_t stride) {
   constexpr int kStep = kLanes<Real>;
   int j = 0;
   for (; j + kVectors * kStep <= points.m; j += kVectors * kStep) {
-    tile_of_costs<kKind, kRows, kVectors>(points, j, cost, stride);
+    tile_of_costs<Parts, kRows, kVectors>(points, j, cost, stride);
   }
-  for (; j < points.m; j += kStep) tile_of_costs<kKind, kRows, 1>(points, j, cost, stride);
+  for (; j < points.m; j += kStep) tile_of_costs<Parts, kRows, 1>(points, j, cost, stride);
 }
 
-template <CostKind kKind, class Real>
+template <class Parts, class Real>
 void costs_of(PointRow<Real> points, int rows, Real* cost, std::ptrdiff_t stride) {
   using warpalign::detail::transport::kCpuRows;
-  if (rows == kCpuRows) return rows_of_costs<kKind, kCpuRows, 2>(points, cost, stride);
+  if (rows == kCpuRows) return rows_of_costs<Parts, kCpuRows, 2>(points, cost, stride);
   for (int i = 0; i < rows; ++i, points.x += points.dim) {
-    rows_of_costs<kKind, 1, 4>(points, cost + i * stride, stride);
+    rows_of_costs<Parts, 1, 4>(points, cost + i * stride, stride);
   }
 }
 
@@ -251,7 +273,12 @@ WARPALIGN_INLINE void with_kind(CostKind kind, Body body) {
 
 template <class Real>
 void costs(const PointRow<Real>& points, int rows, Real* cost, std::ptrdiff_t stride) {
-  with_kind(points.kind, [&]<CostKind kKind>() { costs_of<kKind>(points, rows, cost, stride); });
+  with_kind(points.kind, [&]<CostKind kKind>() { costs_of<SumOfParts<kKind>>(points, rows, cost, stride); });
+}
+
+template <class Real>
+void largest_differences(const PointRow<Real>& points, int rows, Real* to, std::ptrdiff_t stride) {
+  costs_of<LargestPart>(points, rows, to, stride);
 }
 
 template <class Real>

@@ -1,4 +1,4 @@
-"""The operators on anchors, which CUDA alone has, and the shapes of what they return, for torch."""
+"""The operators on anchors, which CUDA alone has or a CPU alone, and the shapes of what they return, for torch."""
 
 from __future__ import annotations
 
@@ -64,6 +64,13 @@ def _(
     return tuple(points_x.new_empty(shape) for shape in shapes)
 
 
+@torch.library.register_fake("warpalign::largest_differences")  # type: ignore[untyped-decorator]
+def _(x: Tensor, y: Tensor) -> Tensor:
+    check_devices("x", x=x, y=y)
+    return x.new_empty(x.shape[0], y.shape[0])
+
+
 columns = torch.ops.warpalign.anchor_columns.default
 coordinates = torch.ops.warpalign.anchor_coordinates.default
 step = torch.ops.warpalign.anchor_step.default
+differences = torch.ops.warpalign.largest_differences.default

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.python.helpers import randn
 from tests.python.transport.clouds import spiral, swiss_roll
 from warpalign._transport import gromov_landmarks, mixing
+from warpalign._transport.gromov_geometry import largest_differences
 from warpalign._transport.gromov_landmarks import paths_of_graphs, paths_to_landmarks
 from warpalign.transport import Geodesic, farthest_landmarks, gromov_wasserstein_sampled, knn_graph
 
@@ -41,3 +43,21 @@ def test_landmarks_of_two_graphs_are_those_of_each(count: int, device: torch.dev
         assert len(set(together.indices.tolist())) == of_graph
     first = farthest_landmarks(graphs[0], count)
     assert torch.equal(paths_to_landmarks(graphs[0], 1).distances[0], first.distances[0])
+
+
+@pytest.mark.parametrize(("n", "m", "dim"), [(1, 1, 1), (5, 40, 50), (70, 33, 7), (0, 4, 2), (4, 0, 2)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_largest_differences(n: int, m: int, dim: int, dtype: torch.dtype, device: torch.device) -> None:
+    x, y = (randn(count, dim, seed=count, dtype=dtype).to(device) for count in (n, m))
+    for one, other in ((x, y), (x, y.T.contiguous().T)):
+        assert torch.equal(largest_differences(one, other), torch.cdist(x, y, p=torch.inf))
+    leaf = x.clone().requires_grad_()
+    assert largest_differences(leaf, y).requires_grad
+
+
+def test_largest_differences_refuse_what_they_cannot_take() -> None:
+    operator = torch.ops.warpalign.largest_differences
+    x = torch.zeros(3, 2)
+    for bad in ((x.half(), x.half()), (x, x.double()), (x[None], x), (x, torch.zeros(3, 5)), (x, x.mT)):
+        with pytest.raises(RuntimeError, match=r"warpalign: [xy]: expected "):
+            operator(*bad)
