@@ -155,8 +155,8 @@ struct SinkhornTangents {
 // shift0 are the solution's f, g and shift; problem.epsilon_start and updates are not looked at. The
 // potentials' derivatives solve a linear system with the plan's rows and columns (implicit differentiation of
 // the fixed point), by conjugate gradients on one side, at most problem.max_iterations of them. A sum of
-// partial transport is held at its weight where its potential is below -tolerance epsilon. No N x M table
-// exists but that of grad_cost.
+// partial transport is held at its weight where its potential is below -tolerance epsilon. On CUDA no N x M
+// table exists but that of grad_cost; a CPU keeps exponentials and costs as in sinkhorn().
 //
 // outputs.iterations: steps of conjugate gradients; error: the residual that is left, relative to the right
 // side; shift: not written. In balanced transport, where a constant can be moved between f and g, the

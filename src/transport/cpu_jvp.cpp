@@ -27,13 +27,13 @@ class Jvp {
       : p_(call.p),
         along_(call.along),
         out_(call.out),
-        problem_(arena, call.p, threads),
+        problem_(arena, call.p, threads, true),
         s_(problem_.solver) {
     const int longest = padded(std::max(p_.n, p_.m));
     lay_out(arena, p_.n, tangents_.rows, system_.rows);
     lay_out(arena, p_.m, tangents_.columns, system_.columns);
     for (auto [side, length] : {std::pair{&tangents_.rows, p_.n}, {&tangents_.columns, p_.m}}) {
-      if (p_.cost.data) continue;
+      if (!along_.x.data && !along_.y.data) continue;
       side->points = arena.take<Real>(static_cast<std::size_t>(padded(length)) * p_.dim);
       if (p_.cost_kind == CostKind::kCosine) side->lengths = arena.take<Real>(padded(length));
     }

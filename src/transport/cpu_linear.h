@@ -8,7 +8,7 @@
 //
 // H is epsilon times the derivative of the logarithms with respect to inputs and forces at fixed potentials.
 // Rows are eliminated. The remaining matrix is symmetric and positive semidefinite; a product with it is one
-// streamed pass over the costs.
+// pass over the exponentials, which the first product keeps where there is room, or over the costs.
 #pragma once
 
 #include <algorithm>
@@ -148,17 +148,18 @@ struct PotentialSystem {
         const double ratio = tangents.rows.ratio[i];
         row_values[i] = 0;
         if (!rows.moves[i]) return;
-        const LogitRow<Real> row = s.row_at(i, own);
-        s.kernels->exponentials(row, s.columns.reference, own.e);
+        Real* const e = s.kept.e ? s.kept.row(i, m) : own.e;
+        if (!s.kept.valid) s.kernels->exponentials(s.row_at(i, own), s.columns.reference, e);
         double weighted_sum = 0;
-        s.kernels->gradient({CostKind::kCosine, nullptr, weighted, padded(m), 1, m}, {row.cost, own.e},
+        s.kernels->gradient({CostKind::kCosine, nullptr, weighted, padded(m), 1, m}, {nullptr, e},
                             &weighted_sum);
         const double right = with_right_side ? rows.right[i] : 0.0;
         row_values[i] = rows.tau * (right - lambda - weighted_sum / ratio);
-        s.add_to_sums(block, i, own.e, static_cast<double>(s.rows.reference[i]) * row_values[i]);
+        s.add_to_sums(block, i, e, static_cast<double>(s.rows.reference[i]) * row_values[i]);
       });
       s.flush_sums(block);
     });
+    s.kept.valid = s.kept.e != nullptr;
     for (int j = 0; j < m; ++j) {
       const double ratio = tangents.columns.ratio[j];
       product[j] = ratio > 0 ? s.joined_sum(j) / ratio : 0.0;

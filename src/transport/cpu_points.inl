@@ -62,6 +62,16 @@ struct SumOfParts {
     return sum;
   }
 };
+struct SumOfProducts {
+  template <class V, class Real>
+  static WARPALIGN_INLINE V with(V sum, Real x, V y) {
+    return sum + y * x;
+  }
+  template <class V>
+  static WARPALIGN_INLINE V finished(V sum) {
+    return sum;
+  }
+};
 struct LargestPart {
   template <class V, class Real>
   static WARPALIGN_INLINE V with(V top, Real x, V y) {
@@ -246,12 +256,7 @@ void gradient_tangent_of(const PointRow<Real>& row, const PointTangents<Real>& a
 
 template <class Real>
 void products(const PointRow<Real>& row, Real* to) {
-  using V = typename VectorOf<Real>::Type;
-  for (int j = 0; j < row.m; j += kLanes<Real>) {
-    V sum{};
-    for (int d = 0; d < row.dim; ++d) sum += load(row.y_t + d * row.stride + j) * row.x[d];
-    store(to + j, sum);
-  }
+  costs_of<SumOfProducts>(row, 1, to, 0);
 }
 
 // Calls body.template operator()<kind>().

@@ -24,7 +24,8 @@ struct SideTangent {
   double* weight = nullptr;     // tangent of a or b
   double* ratio = nullptr;      // sum of the row without its own weight
   double* ratio_moved = nullptr;
-  Real* points = nullptr;   // (dim, padded), as CpuSide::points; for the cosine, tangents of the unit vectors
+  Real* points = nullptr;  // (dim, padded), as CpuSide::points; for the cosine, tangents of the unit vectors;
+                           // null: points do not move
   Real* lengths = nullptr;  // for the cosine, tangents of the vectors' lengths
 };
 
@@ -170,12 +171,21 @@ struct CpuTangents {
     return {moved.point, columns.points};
   }
 
+  // The gradient is linear in the plan. Where points do not move, its derivative is that of the moved plan.
   void write_gradient(int i, const Real* costs, const CpuScratch<Real>& own,
                       const TangentScratch<Real>& moved, Real* to) const {
     const auto& s = problem.solver;
     const int dim = s.costs.dim;
     const PointRow<Real> points = s.points_at(i, own);
     double* const gradient = own.gradient;
+    if (!rows.points) {
+      const Real scale = static_cast<Real>(log_scale);
+      for (int j = 0; j < points.m; ++j) own.e[j] = moved.plan[j] + scale * own.e[j];
+      s.kernels->gradient(points, {costs, own.e}, gradient);
+      through_length(s.costs, s.rows, i, own);
+      for (int d = 0; d < dim; ++d) to[d] = static_cast<Real>(s.cost_scale * gradient[d]);
+      return;
+    }
     s.kernels->gradient(points, {costs, own.e}, gradient);
     s.kernels->gradient_tangent(points, tangents_at(i, moved), costs, moved.cost, own.e, moved.plan,
                                 moved.moved);
