@@ -63,10 +63,10 @@ def sinkhorn_cpu_table() -> str:
 
 def gromov_cpu_table() -> str:
     """Sampled Gromov-Wasserstein on one core, beside POT's entropic solver at the same epsilon."""
-    rows = newest(load("*/*-gromov-cpu.json"), "device", "impl", "N", "M", "epsilon")
+    rows = newest(load("*/*-gromov-cpu.json"), "impl", "N", "M", "epsilon")
     if not rows:
         return NOTHING
-    problem = ("device", "N", "M", "epsilon")
+    problem = ("N", "M", "epsilon")
     peers = {tuple(row[key] for key in problem): row for row in rows if row["impl"] != OURS}
     header = ["points", "ε", "time, s", "MiB", "distortion", "POT: time, s", "MiB", "distortion", "faster"]
     body = []
