@@ -1,4 +1,4 @@
-"""Times whole solves of transport on a CPU: sampled Gromov-Wasserstein, Sinkhorn, and a divergence's gradient.
+"""Times whole solves of transport on a CPU: sampled Gromov-Wasserstein, Sinkhorn, and gradients.
 
 Usage: python -m benchmarks.transport.cpu_solves [--points 400 500] [--seeds 3] [--runs 5] [--threads 1]
 
@@ -94,6 +94,22 @@ def divergence(n: int, m: int, runs: int) -> Row:
     return row | {"peer": "geomloss, defaults", "peer_seconds": rounded(least_thread_s(of_geomloss, runs))}
 
 
+def potentials(count: int, features: int, runs: int) -> Row:
+    """The backward pass of the rows' potentials, which solves a linear system."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(count, features, generator=generator) for _ in range(2))
+    x.requires_grad_()
+    f = sinkhorn(x, y, epsilon=0.2 * features).f
+    seconds = least_thread_s(
+        lambda: torch.autograd.grad(f.square().sum(), x, retain_graph=True), max(runs, 3)
+    )
+    row: Row = {"op": "sinkhorn, gradient of potentials", "N": count, "M": count, "D": features}
+    return row | {
+        "what": f"backward pass of potentials, {count} × {count}, D {features}",
+        "seconds": rounded(seconds),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--points", type=int, nargs=2, default=[400, 500])
@@ -110,6 +126,7 @@ def main() -> None:
     rows = [gromov(n, m, seed) for seed in range(arguments.seeds)]
     if not rows:
         rows = [sinkhorn_row(1500, 1200, 100, arguments.runs), divergence(800, 700, arguments.runs)]
+        rows += [potentials(1000, features, arguments.runs) for features in (3, 64, 256)]
     about: Row = {"device": cpu_name(), "threads": arguments.threads}
     rows = [about | row | stamp(commit) for row in rows]
     for row in rows:

@@ -10,9 +10,9 @@
 
 namespace warpalign::binding {
 
-// Asks the kernel for pages of 2 MB: memory that is touched for the first time costs a fault for each page,
-// and scratch memory beyond 32 MB is new in every call, because malloc gives it back. It is advice alone: the
-// kernel may not follow it, and smaller memory is left as it is.
+// Asks Linux to back buffers of 16 MiB or more with pages of 2 MiB; smaller buffers are left unchanged. The
+// first access to each page causes a page fault, and glibc returns buffers above 32 MiB to the system when
+// they are freed, so that every call would fault again. Linux may ignore the request.
 inline void prefer_huge_pages(void* data, std::size_t bytes) {
 #if defined(__linux__)
   constexpr std::uintptr_t kPage = 4096, kHugePage = std::uintptr_t{1} << 21;

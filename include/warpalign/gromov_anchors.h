@@ -1,7 +1,9 @@
-// Parts of a step of sampled Gromov-Wasserstein transport: pairs of points that are drawn from a plan
-// (anchors), and the coordinates that the distances to them give all points, on CUDA alone; and distances of
-// points that are known by their distances to landmarks, on a CPU alone. The last part of a step is
-// sinkhorn() between the coordinates.
+// Building blocks of sampled Gromov-Wasserstein transport.
+//
+// CUDA only: anchor_columns() draws pairs of points (anchors) from a plan, and anchor_coordinates() computes
+// the distances of all points to them, which are the coordinates for the sinkhorn() call that ends a step.
+// CPU only: largest_differences() computes distances between points that are represented by their distances
+// to landmarks.
 //
 // Source: Kerdoncuff, Emonet & Sebban, "Sampled Gromov Wasserstein", Machine Learning 2021.
 #pragma once
@@ -66,7 +68,7 @@ struct LargestDifferences {
   void* distances = nullptr;      // (N, M), written
 };
 
-// The execution is one of the host.
+// The execution must be one of a CPU.
 Status largest_differences(const LargestDifferences& problem, Workspace workspace,
                            const Execution& execution);
 std::size_t largest_differences_workspace_bytes(const LargestDifferences& problem,

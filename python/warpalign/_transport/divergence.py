@@ -109,8 +109,8 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         max_iter: the maximum number of iterations of each problem at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
         reduction: "none" for one value per problem, or their "mean" or "sum".
-        storage: "full": the costs of each of the three problems are computed once and stored while it iterates, as in
-            :func:`warpalign.transport.sinkhorn`. None: costs of points are computed when they are needed.
+        storage: "full" or None, as in :func:`warpalign.transport.sinkhorn`. The three problems are solved one after the other, and one
+            matrix is stored at a time.
         precision: how a GPU may multiply float32: "highest", "high", "medium", or None for torch's setting. It concerns "sqeuclidean" of
             five features or more. It changes nothing on a CPU.
         batch_invariant: True: a problem's results are bitwise identical whatever else is in the batch. On a CPU they always are.
@@ -220,8 +220,8 @@ class SinkhornDivergence(nn.Module):
         max_iter: the maximum number of iterations of each problem at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
         reduction: "none" for one value per problem, or their "mean" or "sum".
-        storage: "full": the costs of each of the three problems are computed once and stored while it iterates, as in
-            :func:`warpalign.transport.sinkhorn`. None: costs of points are computed when they are needed.
+        storage: "full" or None, as in :func:`warpalign.transport.sinkhorn`. The three problems are solved one after the other, and one
+            matrix is stored at a time.
         precision: how a GPU may multiply float32: "highest", "high", "medium", or None for torch's setting. It concerns "sqeuclidean" of
             five features or more. It changes nothing on a CPU.
         batch_invariant: True: a problem's results are bitwise identical whatever else is in the batch. On a CPU they always are.

@@ -76,9 +76,10 @@ def sinkhorn(
     (semi-relaxed, rho = 0). With ``mass``, marginals are at most the weights, and the plan has this mass (partial). P is
     R exp((f + g − C) / epsilon).
 
-    Costs between points are computed when they are needed. On a GPU no N × M table exists, unless the costs are given, computed by the
-    caller's function, or stored (``storage``). A CPU keeps exponentials between iterations, and the costs of points
-    with 16 features or more, in at most 256 MiB, and recomputes them beyond.
+    By default, a GPU computes the costs between points in every iteration and stores no N × M matrix, unless the costs are given or
+    computed by the caller's function; see also ``storage``. A CPU stores the exponentials if max_iter is at least 8 and they fit in
+    256 MiB (8000 × 8000 in float32), and the costs of points with 16 features or more if both fit in 256 MiB together.
+    Otherwise it recomputes them in every iteration.
 
     Sources: Cuturi, "Sinkhorn distances", NIPS 2013; Chizat et al., "Scaling algorithms for unbalanced optimal transport
     problems", Math. Comp. 2018; Benamou et al., "Iterative Bregman projections", SISC 2015, section 5 (partial).
@@ -118,13 +119,13 @@ def sinkhorn(
         init: a SinkhornResult, or potentials (f, g) of shapes (B, N) and (B, M), to start from. They have no gradient. None: 0.
         max_iter: the maximum number of iterations at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
-        storage: "full": the costs of points are computed once and stored in an N × M matrix while a call iterates, which saves time on a
-            GPU if points have many features. The last iteration and all results are computed from the points. Not available with
-            mass, batch_invariant, or a precision other than "highest". "half": costs are rounded to float16 and stored as such. All
-            results are exactly those of the rounded costs, in float32, and gradients pass through the rounding. A float16 cost_matrix
-            is used as it is, and no float32 matrix is stored. A finite cost beyond 65504 makes its problem NaN; ``cost_normalization``
-            scales costs into range. Not available for a named cost of points, nor for float64. None: costs of points are computed when
-            they are needed, and no costs are rounded.
+        storage: how costs are stored. "full": costs of points are computed once and stored in an N × M matrix while the call iterates,
+            which can save time on a GPU if points have hundreds of features. The last iteration and all results are computed from the
+            points. It implies the precision "highest"; mass, batch_invariant=True and other precisions are errors. It has no effect on
+            costs that are given or computed by a function. "half": costs are rounded to float16 and stored as such. All results are
+            exactly those of the rounded costs, in float32, and gradients pass through the rounding. A float16 cost_matrix is used as
+            it is, and no float32 matrix is stored. A finite cost of 65520 or more makes its problem NaN; ``cost_normalization``
+            scales costs into range. Not available for a named cost of points, nor for float64. None: as described above.
         precision: how a GPU may multiply float32, as in :func:`warpalign.soft_dtw`: "highest", "high", "medium", or None for torch's
             setting. It concerns "sqeuclidean" of five features or more ("highest": nine), whose points are rounded once, with "highest"
             to float32's accuracy. It changes nothing on a CPU.

@@ -38,7 +38,7 @@ def with_storage(settings: Settings, storage: object, precision: object, *known:
 
 
 def in_half(cost: Tensor) -> Tensor:
-    """Costs (B, N, M) as float16. Finite ones beyond its range, 65504, become NaN.
+    """Costs (B, N, M) as float16. Finite ones of 65520 or more, which it does not have, become NaN.
 
     A GPU reads them fastest where rows begin at even places. So rows of an odd length have one more element in memory.
     """
