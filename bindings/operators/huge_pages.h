@@ -10,13 +10,13 @@
 
 namespace warpalign::binding {
 
-// Asks Linux to back buffers of 16 MiB or more with pages of 2 MiB; smaller buffers are left unchanged. The
-// first access to each page causes a page fault, and glibc returns buffers above 32 MiB to the system when
-// they are freed, so that every call would fault again. Linux may ignore the request.
+// Asks Linux to back buffers above 32 MiB with pages of 2 MiB; smaller buffers are left unchanged. The first
+// access to each page causes a page fault, and glibc returns such buffers to the system when they are freed,
+// so that every call would fault again. Linux may ignore the request.
 inline void prefer_huge_pages(void* data, std::size_t bytes) {
 #if defined(__linux__)
   constexpr std::uintptr_t kPage = 4096, kHugePage = std::uintptr_t{1} << 21;
-  if (bytes < 8 * kHugePage) return;
+  if (bytes <= 16 * kHugePage) return;
   const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(data);
   const std::uintptr_t begin = (address + kPage - 1) / kPage * kPage, end = (address + bytes) / kPage * kPage;
   madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);

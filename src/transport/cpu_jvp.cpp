@@ -61,7 +61,7 @@ class Jvp {
     settle(s_.columns);
     bind_tangents();
 
-    const TangentTotals still = pass({}, nullptr);
+    const TangentTotals still = pass({}, nullptr, true);
     const double value = value_tangent(still);
     set_system(still);
     const bool is_double = sizeof(Real) == sizeof(double);
@@ -145,12 +145,13 @@ class Jvp {
     }
   }
 
-  // A pass over the rows, then one over the columns. Returns the sums of the first.
-  TangentTotals pass(const typename CpuTangents<Real>::Wanted& of_rows, Real* grad_y) {
+  // A pass over the rows, then one over the columns. Returns the sums of the first. others_follow: whether
+  // costs are read again.
+  TangentTotals pass(const typename CpuTangents<Real>::Wanted& of_rows, Real* grad_y, bool others_follow) {
     const TangentTotals totals = tangents_.run(of_rows);
     tangents_.exchange_sides();
     tangents_.run({.grad_points = grad_y});
-    tangents_.exchange_sides();
+    tangents_.exchange_sides(others_follow);
     return totals;
   }
 
@@ -238,7 +239,7 @@ class Jvp {
     if (grad_x) std::fill_n(grad_x, n * dim, Real(0));
     if (grad_y) std::fill_n(grad_y, m * dim, Real(0));
     if (grad_cost) std::fill_n(grad_cost, n * m, Real(0));
-    const TangentTotals totals = pass({grad_x, grad_cost, m}, grad_y);
+    const TangentTotals totals = pass({grad_x, grad_cost, m}, grad_y, false);
     double reference[2] = {}, moved[2] = {};
     sum_reference(s_.rows, tangents_.rows, reference[0], moved[0]);
     sum_reference(s_.columns, tangents_.columns, reference[1], moved[1]);

@@ -75,7 +75,7 @@ struct SumOfProducts {
 struct LargestPart {
   template <class V, class Real>
   static WARPALIGN_INLINE V with(V top, Real x, V y) {
-    return max_or_nan(top, magnitude(V(y - x)));
+    return max_or_nan(magnitude(V(y - x)), top);  // in this order, 0 stays 0 beside -0
   }
   template <class V>
   static WARPALIGN_INLINE V finished(V top) {

@@ -28,9 +28,16 @@ constexpr std::int64_t kMostKeptBytes = std::int64_t{1} << 28;
 
 constexpr std::int64_t bytes_of(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
 
-// Whether a solve stores the costs of points, if there is room.
-inline bool stores_costs(const SinkhornProblem& p) {
-  return !p.cost.data && p.dim >= cpu_tuning(cpu::selected_isa()).stored_features;
+// Bytes of exponentials or costs (rows, padded columns).
+inline std::int64_t bytes_of_pairs(DType dtype, std::int64_t rows, int columns) {
+  return bytes_of(dtype) * rows * padded(columns);
+}
+
+// Bytes of stored costs of points, with either side as rows; 0: a solve stores none.
+inline std::int64_t bytes_of_costs(const SinkhornProblem& p) {
+  if (p.cost.data || p.dim < cpu_tuning(cpu::selected_isa()).stored_features) return 0;
+  const std::int64_t bytes = std::max(bytes_of_pairs(p.dtype, p.n, p.m), bytes_of_pairs(p.dtype, p.m, p.n));
+  return 2 * bytes <= kMostKeptBytes ? bytes : 0;
 }
 
 // How threads are shared out: over problems, or over the rows of one problem after the other.
@@ -44,9 +51,9 @@ struct Division {
     const std::int64_t elements = static_cast<std::int64_t>(p.n) * p.m;
     const bool large = elements >= cpu_tuning(cpu::selected_isa()).thread_elements;
     // What problems keep at once stays below kMostKeptBytes.
-    const bool heavy =
-        (stores_costs(p) ? 2 : 1) * elements * bytes_of(p.dtype) > kMostKeptBytes / threads_given;
-    bool inside = large && (p.batch < 4 * threads_given || heavy);
+    const std::int64_t kept = bytes_of_pairs(p.dtype, p.n, p.m) + bytes_of_costs(p);
+    const bool heavy = kept > kMostKeptBytes / threads_given;
+    bool inside = (large && p.batch < 4 * threads_given) || heavy;
     if (const int way = named_way(execution, cpu::kThreadWays); way >= 0) {
       inside = cpu::ThreadWay(way) == cpu::ThreadWay::kWithinItems;
     }
@@ -90,14 +97,17 @@ struct CpuProblem {
   CpuSolver<Real> solver;
   double* block_results;
 
-  // keeps: whether the solver may keep exponentials. What it does depends on the problem's true size, and
-  // neither on its padding nor on threads, so that its bits do not either.
+  // keeps: whether the solver may keep exponentials and store costs. Whether it keeps exponentials depends on
+  // the problem's true size, and neither on its padding nor on threads; whether costs are stored changes no
+  // bits. So the bits do not depend on padding and threads either.
   CpuProblem(Arena& arena, const SinkhornProblem& problem, int threads_of_it, bool keeps = false)
       : p(problem), threads(threads_of_it) {
     const bool iterates = p.max_iterations >= cpu_tuning(cpu::selected_isa()).kept_iterations;
     if (keeps && iterates) {
       lay_out_kept(arena);
-      lay_out_stored(arena);
+      if (const std::int64_t bytes = bytes_of_costs(p)) {
+        stored_ = arena.take<Real>(static_cast<std::size_t>(bytes) / sizeof(Real));
+      }
     }
     lay_out(arena, p.n, solver.rows);
     lay_out(arena, p.m, solver.columns);
@@ -141,19 +151,20 @@ struct CpuProblem {
     bind(solver.columns, p.b, p.y, p.m, p.g0, b);
     solver.all_weigh = weighs(solver.rows) && weighs(solver.columns);
     if (stored_) solver.store_costs(stored_);
-    solver.kept =
-        bytes_kept(solver.rows.count, solver.columns.count) <= kMostKeptBytes ? kept_ : CpuKept<Real>{};
+    solver.kept = bytes_of_pairs(p.dtype, solver.rows.count, solver.columns.count) <= kMostKeptBytes
+                      ? kept_
+                      : CpuKept<Real>{};
   }
 
   [[nodiscard]] double epsilon(int b) const {
     return p.epsilons ? static_cast<double>(static_cast<const Real*>(p.epsilons)[b]) : p.epsilon;
   }
 
-  // Rows become columns and columns rows.
-  void exchange_sides() {
+  // Rows become columns and columns rows. needs_costs: whether a pass over them follows.
+  void exchange_sides(bool needs_costs = true) {
     std::swap(solver.rows, solver.columns);
     std::swap(solver.costs.row_stride, solver.costs.column_stride);
-    if (stored_) solver.store_costs(stored_);
+    if (stored_ && needs_costs) solver.store_costs(stored_);
   }
 
  private:
@@ -163,24 +174,14 @@ struct CpuProblem {
     return std::find(side.reference, side.reference + side.count, Real(0)) == side.reference + side.count;
   }
 
-  static std::int64_t bytes_kept(int n, int m) {
-    return static_cast<std::int64_t>(sizeof(Real)) * n * padded(m);
-  }
   void lay_out_kept(Arena& arena) {
     // True lengths may be small where the padded ones are not.
-    const std::int64_t bytes = std::min(bytes_kept(p.n, p.m), kMostKeptBytes);
-    if (bytes < bytes_kept(p.n, p.m) && !p.a.lengths && !p.b.lengths) return;
+    const std::int64_t needed = bytes_of_pairs(p.dtype, p.n, p.m), bytes = std::min(needed, kMostKeptBytes);
+    if (bytes < needed && !p.a.lengths && !p.b.lengths) return;
     kept_.e = arena.take<Real>(static_cast<std::size_t>(bytes) / sizeof(Real));
     kept_.factors = arena.take<Real>(padded(p.m));
     kept_.rows_at = arena.take<double>(padded(p.n));
     kept_.columns_at = arena.take<double>(padded(p.m));
-  }
-
-  // Costs of few features take as long to read as to compute.
-  void lay_out_stored(Arena& arena) {
-    const std::int64_t bytes = std::max(bytes_kept(p.n, p.m), bytes_kept(p.m, p.n));
-    if (!stores_costs(p) || 2 * bytes > kMostKeptBytes) return;
-    stored_ = arena.take<Real>(static_cast<std::size_t>(bytes) / sizeof(Real));
   }
 
   void lay_out(Arena& arena, int length, Side& side) {

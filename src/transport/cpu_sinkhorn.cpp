@@ -102,7 +102,7 @@ class Solve {
     if (grad_y) {
       problem_.exchange_sides();
       evaluation.run(grad_y, static_cast<Real*>(nullptr), 0);
-      problem_.exchange_sides();
+      problem_.exchange_sides(false);
     }
     if (s_.is_nan()) write_nan();
   }

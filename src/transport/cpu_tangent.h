@@ -69,8 +69,8 @@ struct CpuTangents {
 
   [[nodiscard]] bool product() const { return problem.p.reference == TransportReference::kProduct; }
 
-  void exchange_sides() {
-    problem.exchange_sides();
+  void exchange_sides(bool needs_costs = true) {
+    problem.exchange_sides(needs_costs);
     std::swap(rows, columns);
     std::swap(cost_row_stride, cost_column_stride);
   }

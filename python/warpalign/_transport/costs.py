@@ -39,29 +39,34 @@ def pair_costs(kind: int | CostFunction, x: Tensor, y: Tensor) -> Tensor:
 @no_autocast()
 @torch.no_grad()
 def stored_costs(kind: int, x: Tensor, y: Tensor) -> Tensor:
-    """(B, N, M) costs of points in one tensor, made a block of rows at a time, to half a unit in the last place of float32.
+    """(B, N, M) costs of points in one tensor, made a block of rows at a time.
 
-    Costs of float32 points that are products come from products in float64. Their points are taken relative to one of them, so
-    that the digits of a common offset are not lost.
+    Of float32 points, "sqeuclidean", "euclidean" and "cosine" come from products in float64 and are rounded once. For the first two,
+    points are taken relative to their median, so that the digits of a common offset are not lost.
     """
-    batch, n, dim = x.shape
+    name, (batch, n, dim) = COSTS[kind], x.shape
     costs = x.new_empty(batch, n, y.shape[1])
-    is_product = COSTS[kind] in ("sqeuclidean", "euclidean", "cosine") and x.dtype == torch.float32
-    width = 1 if COSTS[kind] != "huber" else dim  # which makes differences of all features
-    if is_product:
-        origin = y[:, :1].double()
-        x, y = (z.double() - origin if COSTS[kind] != "cosine" else z.double() for z in (x, y))
-        squares = y.square().sum(-1)[:, None]
+    if x.dtype == torch.float32 and name in ("sqeuclidean", "euclidean", "cosine"):
+        x, y = x.double(), y.double()
+        if name != "cosine":
+            origin = y.nanmedian(1, keepdim=True).values.nan_to_num(0.0, 0.0, 0.0)
+            (x, x_squares), (y, y_squares) = (_squares(z - origin) for z in (x, y))
+            for rows in row_blocks(batch, n, y.shape[1]):
+                of_pairs = torch.baddbmm(y_squares.mT, x[:, rows], y.mT, alpha=-2)
+                of_pairs.add_(x_squares[:, rows]).clamp_(min=0)
+                costs[:, rows] = of_pairs if name == "sqeuclidean" else of_pairs.sqrt_()
+            return costs
+    width = dim if name == "huber" else 1  # which makes differences of all features
     for rows in row_blocks(batch, n, y.shape[1] * width):
-        block = x[:, rows]
-        if not is_product or COSTS[kind] == "cosine":
-            costs[:, rows] = pair_costs(kind, block, y)
-            continue
-        of_pairs = torch.baddbmm(squares, block, y.mT, alpha=-2)
-        of_pairs += block.square().sum(-1, keepdim=True)
-        of_pairs.clamp_(min=0)
-        costs[:, rows] = of_pairs if COSTS[kind] == "sqeuclidean" else of_pairs.sqrt_()
+        costs[:, rows] = pair_costs(kind, x[:, rows], y)
     return costs
+
+
+def _squares(points: Tensor) -> tuple[Tensor, Tensor]:
+    """Points (B, N, D) and their squared lengths (B, N, 1). Points that are not finite become 0, and their lengths infinite or NaN."""
+    largest = points.abs().amax(-1, keepdim=True)
+    points = points.masked_fill(~largest.isfinite(), 0.0)
+    return points, points.square().sum(-1, keepdim=True) + largest.masked_fill(largest.isfinite(), 0.0)
 
 
 def size_of_costs(

@@ -119,10 +119,10 @@ def sinkhorn(
         init: a SinkhornResult, or potentials (f, g) of shapes (B, N) and (B, M), to start from. They have no gradient. None: 0.
         max_iter: the maximum number of iterations at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
-        storage: how costs are stored. "full": costs of points are computed once and stored in an N × M matrix while the call iterates,
-            which can save time on a GPU if points have hundreds of features. The last iteration and all results are computed from the
-            points. It implies the precision "highest"; mass, batch_invariant=True and other precisions are errors. It has no effect on
-            costs that are given or computed by a function. "half": costs are rounded to float16 and stored as such. All results are
+        storage: how costs are stored. "full": a GPU computes the costs of points once and stores them in an N × M matrix while the call
+            iterates, which can save time if points have hundreds of features. The last iterations and all results are computed from
+            the points. It implies the precision "highest"; mass, batch_invariant=True and other precisions are errors. It has no
+            effect on a CPU, nor on costs that are given or computed by a function. "half": costs are rounded to float16 and stored as such. All results are
             exactly those of the rounded costs, in float32, and gradients pass through the rounding. A float16 cost_matrix is used as
             it is, and no float32 matrix is stored. A finite cost of 65520 or more makes its problem NaN; ``cost_normalization``
             scales costs into range. Not available for a named cost of points, nor for float64. None: as described above.

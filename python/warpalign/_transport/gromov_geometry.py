@@ -12,6 +12,8 @@ from torch import Tensor
 from warpalign._core.checks import check_table, shape_of, warn_once
 from warpalign._core.costs import COSTS
 from warpalign._core.series import widened
+from warpalign._core.torch_internals import is_forward_mode, is_wrapped
+from warpalign._core.transforms import needs_gradient
 from warpalign._transport import anchor_ops
 from warpalign._transport.convergence import is_known
 from warpalign._transport.costs import DistanceNormalization, largest_and_mean, pair_costs, sizes_of_sides
@@ -244,7 +246,14 @@ def largest_differences(x: Tensor, y: Tensor) -> Tensor:
     Of distances to landmarks l it is a lower bound of the distance, exact from a landmark, and short by no more than twice
     the distance to the nearest landmark. It is a metric (Kuratowski's embedding).
     """
-    if x.is_cuda or x.dim() != 2 or x.requires_grad or y.requires_grad:
+    if (
+        x.is_cuda
+        or x.dim() != 2
+        or is_forward_mode()
+        or needs_gradient(x, y)
+        or is_wrapped(x)
+        or is_wrapped(y)
+    ):
         return torch.cdist(x, y, p=torch.inf)
     distances: Tensor = anchor_ops.differences(x.contiguous(), y.contiguous())
     return distances

@@ -127,7 +127,8 @@ def _normalized(
         lengths,
     )
     factor = (size ** (1 / DEGREES[cost]))[:, None, None]
-    return tables._replace(x=x / factor, y=y / factor), size
+    scaled = x / factor
+    return tables._replace(x=scaled, y=scaled if y is x else y / factor), size
 
 
 def problem(
@@ -169,11 +170,15 @@ def problem(
     table = of_results(table)
     sizes, batch = (table.shape[1], other.shape[1]), table.shape[0]
     n = check_lengths(x_lengths, "x_lengths", "N", table, batch)
-    m = check_lengths(y_lengths, "y_lengths", "M", other, batch)
+    is_one_set = tables.x is not None and tables.y is tables.x
+    one_length = is_one_set and y_lengths is x_lengths
+    m = n if one_length else check_lengths(y_lengths, "y_lengths", "M", other, batch)
     row_weights = check_rows(a, "a", table, tables.name, sizes[0])
     column_weights = check_rows(b, "b", table, tables.name, sizes[1])
     if settings.is_balanced:
         row_weights, column_weights = with_equal_sums((a, b), (row_weights, column_weights), (n, m))
+    if one_length and b is a:
+        column_weights = row_weights
     number, epsilons = check_epsilon(epsilon, table, tables.name)
     start = check_init(init, table, tables.name, sizes)
     settings = replaced(settings, epsilon=number)

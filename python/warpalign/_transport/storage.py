@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from warpalign._transport.settings import UPDATES, Inputs, Settings
 _COST = Inputs._fields.index("cost")
 _ITERATIONS = 5  # the place among the results of the operator sinkhorn
 _HIGHEST = 0  # the precision
+_LAST = 8  # iterations on the points, at most
 
 
 def with_storage(settings: Settings, storage: object, precision: object, *known: str) -> Settings:
@@ -71,27 +73,31 @@ def rounding(operator: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def storing(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator sinkhorn. If the storage is "full", it iterates on stored costs of the points.
+    """The operator sinkhorn. If the storage is "full", a GPU iterates on stored costs of the points.
 
-    The last iteration is one on the points, and so are all results: rounding of the stored costs moves no more than where it starts.
+    The last iterations are on the points, and so are all results: rounding of the stored costs moves no more than where they start.
+    Without a tolerance there is one such iteration; else there are as many as the tolerance needs, up to `_LAST`.
     """
 
     def run(*tensors: Any, storage: str | None = None, **settings: Any) -> Any:
         of, needs = Inputs(*tensors[: len(Inputs._fields)]), tensors[len(Inputs._fields) :]
-        count = settings["max_iterations"]
-        if storage != "full" or of.x is None or of.y is None or count == 1:
+        count, tolerance = settings["max_iterations"], settings["tolerance"]
+        if storage != "full" or of.x is None or of.y is None or count == 1 or not _is_served(of.x):
             return operator(*tensors, storage=storage, **settings)
         is_equal = _has_equal_sides(of, settings)
         if is_equal:
             settings["updates"] = UPDATES.index("symmetric")
+        last_count = min(_LAST, count - 1) if tolerance > 0 else 1
         _, _, f, g, _, before, *_ = operator(
             *of._replace(x=None, y=None, cost=stored_costs(settings["cost_kind"], of.x, of.y)),
             *(False for _ in needs),
-            **settings | {"max_iterations": count - 1},
+            **settings | {"max_iterations": count - last_count},
         )
-        last = settings | {"max_iterations": 1, "epsilon_start": 0.0}
+        last = settings | {"max_iterations": last_count, "epsilon_start": 0.0}
         if settings["updates"] == UPDATES.index("mixed"):
-            last["updates"] = UPDATES.index("alternating")
+            is_symmetric = count <= 4 + math.ceil(-math.log2(min(max(tolerance, 2**-24), 1.0)))  # problem.h
+            last["updates"] = UPDATES.index("symmetric" if is_symmetric else "alternating")
+        f, g = (start.nan_to_num(0.0, 0.0, 0.0) for start in (f, g))
         result = list(operator(*of._replace(f0=f, g0=f if is_equal else g), *needs, **last))
         result[_ITERATIONS] = result[_ITERATIONS] + before
         return tuple(result)
@@ -99,8 +105,13 @@ def storing(operator: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def _is_served(x: Tensor) -> bool:
+    """A CPU stores costs within the operator."""
+    return x.is_cuda
+
+
 def _has_equal_sides(of: Inputs, settings: dict[str, Any]) -> bool:
-    """Whether the problem is one of a set with itself, whose potentials stay equal: as the core sees it, where both sides are one tensor."""
+    """Whether the problem is one of a set with itself, whose potentials stay equal: both sides are one tensor."""
     sides = ((of.x, of.y), (of.a, of.b), (of.x_lengths, of.y_lengths), (of.f0, of.g0))
     return (
         all(one is other for one, other in sides)

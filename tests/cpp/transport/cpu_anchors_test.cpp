@@ -42,6 +42,7 @@ void expect_the_definition() {
     SCOPED_TRACE(testing::Message() << n << " x " << m << ", D " << dim);
     std::vector<Real> x = as<Real>(normal(n * dim, 1)), y = as<Real>(normal(m * dim, 2));
     if (n > 1) x[dim] = std::numeric_limits<Real>::quiet_NaN();  // row 1 has no distance
+    std::copy_n(x.begin(), dim, y.end() - dim);                  // a point and itself
     if (m > 1) y[0] = std::numeric_limits<Real>::infinity();
     std::vector<Real> want(static_cast<std::size_t>(n) * m);
     for (int i = 0; i < n; ++i) {
@@ -59,6 +60,7 @@ void expect_the_definition() {
       ThreadPool pool(threads);
       const std::vector<Real> got = differences_of(x, y, dim, Execution::host(pool.parallel_for()));
       for (std::size_t k = 0; k < want.size(); ++k) {
+        ASSERT_FALSE(std::signbit(got[k]) && got[k] == 0) << k;
         ASSERT_TRUE(got[k] == want[k] || (std::isnan(got[k]) && std::isnan(want[k]))) << k;
       }
     }

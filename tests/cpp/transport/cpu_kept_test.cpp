@@ -279,7 +279,7 @@ TEST(KeptExponentials, TakeNoMoreThanTheStatedMemory) {
       EXPECT_LE(stored(1, 1000, 992, 64), kBound);
       const std::int64_t sides = 40 * 40000;
       EXPECT_EQ(kept(1, 40000, 30000), 0);
-      for (const auto& [n, m] : {std::pair{100, 100}, {1000, 1000}, {3000, 4000}}) {
+      for (const auto& [n, m] : {std::pair{100, 100}, {1000, 1000}, {3000, 4000}, {65000, 1}, {1, 65000}}) {
         EXPECT_LE(kept(1000, n, m), kBound + threads * sides) << n << " x " << m << ", threads " << threads;
         EXPECT_LE(stored(1000, n, m, 64), kBound + threads * sides)
             << n << " x " << m << ", threads " << threads;

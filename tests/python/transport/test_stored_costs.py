@@ -1,4 +1,7 @@
-"""storage="full": a solve iterates on stored costs of points, and ends with an iteration on the points themselves."""
+"""storage="full": a solve iterates on stored costs of points, and ends with iterations on the points themselves.
+
+A CPU takes no notice of it, and does here what a GPU does.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,11 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warpalign._transport.storage._is_served", lambda x: True)
+
+
 def points(device: torch.device, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
     x, y = (randn(3, count, 9, seed=count) for count in (17, 23))
     return x.to(device, dtype), y.to(device, dtype)
@@ -34,14 +42,44 @@ def points(device: torch.device, dtype: torch.dtype = torch.float32) -> tuple[Te
 @pytest.mark.parametrize("kind", KINDS, ids=COSTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_costs_are_those_of_float64(kind: int, dtype: torch.dtype, device: torch.device) -> None:
+    """To half a unit in the last place if they are products; sums of differences are as exact as they are in this dtype."""
+    is_product = COSTS[kind] in ("sqeuclidean", "euclidean", "cosine") and dtype == torch.float32
     for offset in (0.0, 1e4):  # whose squares have no digits of the differences in float32
         x, y = (z + offset for z in points(device, dtype))
         x[0, 3] = y[0, 5]
+        y[1, 0] = 1e8  # an outlier, which the others' costs are not relative to
         expected = pair_costs(kind, x.double(), y.double())
-        unit = torch.finfo(dtype).eps * float(expected.max())
-        torch.testing.assert_close(
-            stored_costs(kind, x, y).double(), expected, rtol=torch.finfo(dtype).eps, atol=unit / 2
-        )
+        unit = torch.finfo(dtype).eps * float(expected[0].max())
+        found = stored_costs(kind, x, y).double()
+        atol = unit / 2 if is_product else 2 * unit
+        rtol = torch.finfo(dtype).eps * (0.5 if is_product else 2)
+        torch.testing.assert_close(found, expected, rtol=rtol, atol=atol)
+
+
+def test_costs_of_points_that_are_not_finite(device: torch.device) -> None:
+    x, y = points(device)
+    x[0, 3, 1], y[1, 5, 2], y[2, 4, 0] = torch.inf, -torch.inf, torch.nan
+    for name in ("sqeuclidean", "euclidean", "l1", "huber"):
+        kind = COSTS.index(name)
+        expected = pair_costs(kind, x, y)
+        torch.testing.assert_close(stored_costs(kind, x, y), expected, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+def test_a_point_at_infinity_without_weight(device: torch.device) -> None:
+    x, y = points(device)
+    y[:, 0] = torch.inf
+    b = torch.ones(23, device=device)
+    b[0] = 0
+    found, expected = (sinkhorn(x, y, epsilon=0.5, b=b / 22, storage=storage) for storage in ("full", None))
+    assert found.converged.all()
+    torch.testing.assert_close(found.value, expected.value, rtol=1e-5, atol=1e-5)
+
+
+def test_a_cpu_takes_no_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    x, y = points(torch.device("cpu"))
+    found, expected = (sinkhorn(x, y, epsilon=0.5, storage=storage) for storage in ("full", None))
+    assert_tensors_equal(found[:4], expected[:4])
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=COSTS)
@@ -63,15 +101,16 @@ def test_a_converged_solve_is_the_one_without(name: str, cost: Any, device: torc
     assert found.converged.all()
     for one, other in zip(found[:4], expected[:4], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    assert (found.iterations - expected.iterations).abs().max() <= 3
+    assert (found.iterations - expected.iterations).abs().max() <= 10
     torch.testing.assert_close(found.plan.to_dense(), expected.plan.to_dense(), rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.parametrize("iterations", [2, 5, 28, 29, 40])
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_an_error_after_fixed_iterations(name: str, device: torch.device) -> None:
+def test_an_error_after_fixed_iterations(name: str, iterations: int, device: torch.device) -> None:
     """Against the same iterations in float64: at most twice that without a storage."""
     x, y = points(device)
-    options: dict[str, Any] = {"epsilon": 0.3, "max_iter": 40, "tol": 0.0, **PROBLEMS[name]}
+    options: dict[str, Any] = {"epsilon": 0.3, "max_iter": iterations, "tol": 0.0, **PROBLEMS[name]}
     reference = sinkhorn(x.double(), y.double(), **options)
     full, without = (sinkhorn(x, y, storage=storage, **options) for storage in ("full", None))
     assert torch.equal(full.iterations, without.iterations)
@@ -132,6 +171,31 @@ def test_a_problem_with_nan_alone_is_nan(device: torch.device) -> None:
     with pytest.warns(Warning, match="finite result") if device.type == "cpu" else torch.no_grad():
         found = sinkhorn(x, y, epsilon=0.5, storage="full")
     assert found.value.isfinite().tolist() == found.converged.tolist() == [True, False, True]
+
+
+def test_costs_far_above_epsilon_converge(device: torch.device) -> None:
+    """Their rounding moves potentials by more than the tolerance allows, which further iterations on the points mend."""
+    x, y = (randn(150, 768, seed=seed).to(device) + 3 for seed in (1, 2))
+    found = sinkhorn(x, y, epsilon=20.0, storage="full")
+    assert found.converged and found.iterations < 100
+
+
+def test_a_set_with_itself_has_the_divergence_0(device: torch.device) -> None:
+    x = randn(17, 9, seed=1).to(device)
+    weights = torch.rand(17, generator=torch.Generator().manual_seed(2)).to(device)
+    options: tuple[dict[str, Any], ...] = (
+        {"a": weights, "b": weights},
+        {"cost_normalization": "max"},
+        {"rho": 0.5},
+    )
+    for given in options:
+        assert sinkhorn_divergence(x, x, epsilon=0.5, storage="full", **given) == 0
+    lengths = [9, 17]
+    batch = torch.stack([x, 2 * x])
+    value = sinkhorn_divergence(
+        batch, batch, epsilon=0.5, x_lengths=lengths, y_lengths=lengths, storage="full"
+    )
+    assert (value == 0).all()
 
 
 @pytest.mark.parametrize("shape", [(3, 17, 9), (17, 9)])
