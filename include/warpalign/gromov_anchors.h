@@ -19,8 +19,9 @@ namespace warpalign {
 
 // Columns of a plan P[i,j] ~ b[j] exp((g[j] - cost_scale |x[i] - y[j]|^2) / epsilon), one in each given row.
 // The largest of the logits with Gumbel noise is drawn with the probability that the plan's row says
-// (Maddison, Tarlow & Minka, "A* sampling", NIPS 2014). Draw s has the random numbers (column, s) of the
-// seed: the same for every launch. All arrays are contiguous, on the device, float32 but for indices.
+// (Maddison, Tarlow & Minka, "A* sampling", NIPS 2014). The random numbers of draw s depend on the seed, the
+// column and s alone, so that every launch draws the same columns. All arrays are contiguous and on the
+// device, and float32 except for indices.
 struct AnchorColumns {
   std::int32_t n = 0;                  // N, 1 to 2^29
   std::int32_t m = 0;                  // M, 1 to 2^29
@@ -30,7 +31,7 @@ struct AnchorColumns {
   const void* y = nullptr;             // (M, D)
   const void* g = nullptr;             // (M): a potential
   const void* b = nullptr;             // (M): weights; null: equal ones
-  const std::int64_t* rows = nullptr;  // (S): held within 0 to N - 1
+  const std::int64_t* rows = nullptr;  // (S): clamped to 0 to N - 1
   double cost_scale = 1;               // > 0
   double epsilon = 1;                  // > 0
   std::uint64_t seed = 0;
@@ -49,8 +50,8 @@ struct AnchorCoordinates {
   std::int32_t dim = 0;    // D, 1 to 2^20
   std::int32_t count = 0;  // S, 1 to 2^16
   AnchorDistance distance = AnchorDistance::kLargestDifference;
-  const void* points = nullptr;           // (N, D)
-  const std::int64_t* anchors = nullptr;  // (S): held within 0 to N - 1
+  const void* points = nullptr;           // (N, D), float32
+  const std::int64_t* anchors = nullptr;  // (S): clamped to 0 to N - 1
   const void* unit = nullptr;             // one number > 0
   void* coordinates = nullptr;            // (N, S), written
 };

@@ -111,8 +111,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         reduction: "none" for one value per problem, or their "mean" or "sum".
         storage: "full" or None, as in :func:`warpalign.transport.sinkhorn`. The three problems are solved one after the other, and one
             matrix is stored at a time.
-        precision: how a GPU may multiply float32: "highest", "high", "medium", or None for torch's setting. It concerns "sqeuclidean" of
-            five features or more. It changes nothing on a CPU.
+        precision: the precision of float32 products on a GPU, as in :func:`warpalign.transport.sinkhorn`.
         batch_invariant: True: a problem's results are bitwise identical whatever else is in the batch. On a CPU they always are.
         return_result: True: a SinkhornDivergenceResult with errors and iterations.
 
@@ -222,8 +221,7 @@ class SinkhornDivergence(nn.Module):
         reduction: "none" for one value per problem, or their "mean" or "sum".
         storage: "full" or None, as in :func:`warpalign.transport.sinkhorn`. The three problems are solved one after the other, and one
             matrix is stored at a time.
-        precision: how a GPU may multiply float32: "highest", "high", "medium", or None for torch's setting. It concerns "sqeuclidean" of
-            five features or more. It changes nothing on a CPU.
+        precision: the precision of float32 products on a GPU, as in :func:`warpalign.transport.sinkhorn`.
         batch_invariant: True: a problem's results are bitwise identical whatever else is in the batch. On a CPU they always are.
 
     Raises:

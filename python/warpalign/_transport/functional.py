@@ -126,9 +126,9 @@ def sinkhorn(
             exactly those of the rounded costs, in float32, and gradients pass through the rounding. A float16 cost_matrix is used as
             it is, and no float32 matrix is stored. A finite cost of 65520 or more makes its problem NaN; ``cost_normalization``
             scales costs into range. Not available for a named cost of points, nor for float64. None: as described above.
-        precision: how a GPU may multiply float32, as in :func:`warpalign.soft_dtw`: "highest", "high", "medium", or None for torch's
-            setting. It concerns "sqeuclidean" of five features or more ("highest": nine), whose points are rounded once, with "highest"
-            to float32's accuracy. It changes nothing on a CPU.
+        precision: the precision of float32 products on a GPU, as in :func:`warpalign.soft_dtw`: "highest", "high", "medium", or None for
+            torch's setting. It has an effect for "sqeuclidean" with five features or more, except for some small sets. "highest" has
+            about the accuracy of float32, and uses products of matrices from nine features on. It has no effect on a CPU.
         batch_invariant: True: a problem's results are bitwise identical whatever else is in the batch. On a CPU they always are.
 
     Returns:
