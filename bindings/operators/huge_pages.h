@@ -15,11 +15,10 @@ namespace warpalign::binding {
 // so that every call would fault again. Linux may ignore the request.
 inline void prefer_huge_pages(void* data, std::size_t bytes) {
 #if defined(__linux__)
-  constexpr std::uintptr_t kPage = 4096, kHugePage = std::uintptr_t{1} << 21;
+  constexpr std::size_t kPage = 4096, kHugePage = std::size_t{1} << 21;
   if (bytes <= 16 * kHugePage) return;
-  const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(data);
-  const std::uintptr_t begin = (address + kPage - 1) / kPage * kPage, end = (address + bytes) / kPage * kPage;
-  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  const std::size_t before = (kPage - reinterpret_cast<std::uintptr_t>(data) % kPage) % kPage;
+  madvise(static_cast<std::byte*>(data) + before, (bytes - before) / kPage * kPage, MADV_HUGEPAGE);
 #else
   static_cast<void>(data), static_cast<void>(bytes);
 #endif
