@@ -258,4 +258,5 @@ def test_memory_is_that_of_one_matrix(cuda: torch.device) -> None:
     before = torch.cuda.memory_allocated()
     sinkhorn_divergence(x, y, **options)
     matrix = 4 * 4000 * 4000
-    assert matrix <= torch.cuda.max_memory_allocated() - before <= 2.5 * matrix
+    blocks = 2 * 8 * (1 << 22)  # float64, of which two are there at once
+    assert matrix <= torch.cuda.max_memory_allocated() - before <= 1.5 * matrix + blocks
