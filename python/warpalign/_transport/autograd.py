@@ -340,8 +340,12 @@ def _function() -> type[torch.autograd.Function]:
 
 def sinkhorn(of: Inputs, settings: Settings) -> Solution:
     """The solution; value, linear, f and g are differentiable in the first six inputs."""
-    views = {id(t): traceable(t) for t in of if t is not None}  # what is one tensor stays one
-    of = Inputs(*(None if t is None else views[id(t)] for t in of))
+    views = Inputs(*(None if t is None else traceable(t) for t in of))
+    of = views._replace(  # what is one tensor stays one
+        y=views.x if of.y is of.x else views.y,
+        b=views.a if of.b is of.a else views.b,
+        y_lengths=views.x_lengths if of.y_lengths is of.x_lengths else views.y_lengths,
+    )
     wanted = [needs_gradient(getattr(of, name)) for name in DIFFERENTIABLE]
     run: Any = _Sinkhorn.forward if runs_alone(any(wanted)) else partial(apply, _function())
     return Solution(*run(*of, tuple(wanted[:3]), tuple(settings)))
