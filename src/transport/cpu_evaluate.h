@@ -70,7 +70,7 @@ class CpuEvaluation {
     return value;
   }
 
-  // Of a side's reference.
+  // The sum of a side's reference weights.
   static double sum_of(const CpuSide<Real>& side) {
     double sum = 0;
     for (int i = 0; i < side.count; ++i) sum += static_cast<double>(side.reference[i]);
@@ -119,7 +119,7 @@ class CpuEvaluation {
     return row.cost;
   }
 
-  // Of the points from i on whose rows of the plan are given.
+  // Writes the gradients of the points from i on, one for each of the given rows of the plan.
   template <class Out>
   void write_gradients(int i, const PlanRows<Real>& of, const CpuScratch<Real>& own, Out* to) const {
     const int dim = s_.costs.dim;

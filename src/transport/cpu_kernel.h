@@ -18,8 +18,8 @@ namespace warpalign::detail::transport {
 // this many more elements.
 constexpr int kCpuPad = 16;
 
-// Costs and gradients of so many points are computed together, so that a feature of y is loaded once for all
-// of them.
+// The number of points whose costs and gradients are computed together: one load of a feature of y serves
+// them all.
 constexpr int kCpuRows = 4;
 
 // One row of logits.
