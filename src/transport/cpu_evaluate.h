@@ -2,8 +2,6 @@
 // gradients with respect to y a second one with the sides exchanged.
 #pragma once
 
-#include <algorithm>
-
 #include "transport/cpu_solver.h"
 
 namespace warpalign::detail::transport {
@@ -31,9 +29,7 @@ class CpuEvaluation {
       double* const result = block_results_ + 3 * block;
       std::fill_n(result, 3, 0.0);
       s_.begin_sums(block);
-      const int end = first_row(block + 1, s_.blocks(), s_.rows.count);
-      for (int i = first_row(block, s_.blocks(), s_.rows.count); i < end; i += kCpuRows) {
-        const int count = std::min(kCpuRows, end - i);
+      s_.for_groups(block, [&](int i, int count) {
         const Real* cost[kCpuRows] = {};
         for (int k = 0; k < count; ++k) {
           cost[k] = add_row(block, i + k, own.of_row(k), result);
@@ -43,7 +39,7 @@ class CpuEvaluation {
         if (grad_points) {
           write_gradients(i, of, own, grad_points + static_cast<std::int64_t>(i) * s_.costs.dim);
         }
-      }
+      });
       s_.flush_sums(block);
     });
     PlanTotals totals;

@@ -30,8 +30,7 @@
 namespace warpalign::detail::transport {
 
 constexpr double kCertified = 60;  // bits
-constexpr double kRoom =
-    16;  // factor by which the potential of a row may grow whose range is found within the pass
+constexpr double kRoom = 16;  // factor by which a potential may grow whose range is found within the pass
 constexpr double kLargestRatio = 40;  // bits by which its new potential may exceed that of its range
 
 template <class Real>
@@ -156,6 +155,13 @@ struct CpuSolver {
     const int end = first_row(block + 1, blocks(), rows.count);
     for (int i = first_row(block, blocks(), rows.count); i < end; ++i) body(i);
   }
+  // Calls body(i, count) for the rows of a block, kCpuRows at a time: `count` rows from i on.
+  template <class Body>
+  void for_groups(int block, const Body& body) const {
+    const int end = first_row(block + 1, blocks(), rows.count);
+    for (int i = first_row(block, blocks(), rows.count); i < end; i += kCpuRows)
+      body(i, std::min(kCpuRows, end - i));
+  }
   [[nodiscard]] int blocks() const { return blocks_of(rows.count); }
 
   // Row i's costs and potentials. Costs that are not contiguous are copied, those of points are computed.
@@ -178,11 +184,9 @@ struct CpuSolver {
   void store_costs(Real* to) {
     const std::ptrdiff_t stride = padded(columns.count);
     for_blocks([&](int block, const Scratch& own) {
-      const int end = first_row(block + 1, blocks(), rows.count);
-      for (int i = first_row(block, blocks(), rows.count); i < end; i += kCpuRows) {
-        const int count = std::min(kCpuRows, end - i);
+      for_groups(block, [&](int i, int count) {
         kernels->costs(points_at(i, own, count), count, to + i * stride, stride);
-      }
+      });
     });
     costs.matrix = to;
     costs.row_stride = stride;
