@@ -25,4 +25,9 @@ __device__ __forceinline__ int load_acquire(const int* p) {
   return v;
 }
 
+// Whoever acquires the sum sees what this thread, and what threads that it has waited for, wrote before.
+__device__ __forceinline__ void add_release(int* p, int v) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
 }  // namespace warpalign::cuda

@@ -44,8 +44,7 @@ class Team {
     if (blocks == 1) return;
     if (threadIdx.x == 0) {
       expected_ += static_cast<unsigned>(blocks);
-      __threadfence();
-      atomicAdd(arrivals_, 1);
+      cuda::add_release(arrivals_, 1);
       // A difference, because the counter may wrap around.
       while (static_cast<int>(static_cast<unsigned>(cuda::load_acquire(arrivals_)) - expected_) < 0) {
       }

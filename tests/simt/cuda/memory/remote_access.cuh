@@ -16,5 +16,6 @@ inline int load_acquire(const int* p) {
   simt::yield();
   return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
+inline void add_release(int* p, int v) { __atomic_fetch_add(p, v, __ATOMIC_RELEASE); }
 
 }  // namespace warpalign::cuda
