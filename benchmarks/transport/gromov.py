@@ -62,6 +62,7 @@ GROMOV_SIZES = [
     GromovSize(4000, 5000, "exact", 20, 20, "medium"),
     GromovSize(4000, 5000, "exact", 5, 20, "medium"),
     GromovSize(1100, 1300, "exact", 20, 20),
+    GromovSize(2000, 2400, "exact", 20, 20),
     GromovSize(3000, 3500, "exact", 20, 20),
     GromovSize(1100, 1300, "landmark"),
     GromovSize(2000, 2500, "precomputed"),

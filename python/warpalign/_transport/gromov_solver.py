@@ -25,7 +25,7 @@ from warpalign._transport.settings import Inputs, Settings, as_keywords
 _STEPS_LAUNCHED = 2  # steps before the first replayed one: libraries set themselves up
 _LEAST_REPLAYED = 6  # steps that may be left, as a capture takes the host's time of two
 # Entries of plans. Kernels of larger ones take longer than their launches, and the graph's memory stays with the thread.
-_MOST_REPLAYED = 1 << 22
+_MOST_REPLAYED = 1 << 23
 
 
 class Objective(NamedTuple):
