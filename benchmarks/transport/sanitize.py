@@ -43,8 +43,15 @@ SHAPES = [
     Size(1, 8, 1030, half=True),
     Size(1, 6, 6210),
 ]
-# So many iterations of float32 costs that exponentials stay in shared memory: of one block, and of a cluster.
-LONG = [Size(3, 21, 37, iterations=20), Size(1, 150, 398, iterations=20)]
+# So many iterations that exponentials stay in shared memory: of one block, of a cluster, and of longer rows.
+LONG = [
+    Size(3, 21, 37, iterations=20),
+    Size(1, 150, 398, iterations=20),
+    Size(2, 70, 530, iterations=20),
+    Size(1, 66, 531, 3, iterations=20),
+    Size(1, 50, 300, dtype="float64", iterations=20),
+    Size(1, 40, 530, half=True, iterations=20),
+]
 KINDS = ["balanced", "unbalanced", "partial"]
 
 
@@ -124,7 +131,7 @@ def cases(device: torch.device) -> Iterator[Case]:
         for turn, dtype in enumerate(("float32", "float64"))
         if (size.precision == "highest" and not size.half) or dtype == "float32"
     ]
-    solves += [size._replace(kind=kind, dtype="float32") for size in LONG for kind in KINDS[:2]]
+    solves += [size._replace(kind=kind) for size in LONG for kind in KINDS[:2]]
     plans = [
         case._replace(kind="unbalanced", updates="alternating")
         for case in solves

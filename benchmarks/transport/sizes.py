@@ -61,6 +61,8 @@ SIZES: list[Size] = [
     # Costs given: the same sizes that a straightforward torch loop was measured at.
     _LARGE,
     Size(1, 5001, 6001),
+    Size(1, 2000, 2500),
+    Size(1, 1024, 1024),
     _LARGE._replace(dtype="float64"),
     _LARGE._replace(kind="unbalanced"),
     _LARGE._replace(kind="partial"),
@@ -85,6 +87,7 @@ SIZES: list[Size] = [
     Size(1, 10000, 10000, 3),
     Size(1, 6000, 6000, 3, iterations=50, updates="symmetric", gradient=True),
     _DIVERGENCE,
+    _DIVERGENCE._replace(N=2000, M=2000),
     *(
         _DIVERGENCE._replace(N=count, M=count, D=features, precision=precision)
         for count, features in ((8192, 32), (12000, 128))

@@ -19,7 +19,9 @@ struct CudaTuning {
   // has room for it. Other such problems get one block for four times as many. Unit: elements of a cost
   // matrix.
   int kept_block_elements;
-  // From so many iterations on, exponentials of given float32 costs stay in shared memory. Unit: iterations.
+  // From so many iterations on, exponentials of given float32 costs stay in shared memory. Problems with more
+  // than 512 costs in a row, or 256 in float64, need so many for each turn that the problems of a batch take.
+  // Unit: iterations.
   int kept_cost_iterations;
   // The same as block_elements of costs between points, of derivatives, and of what is read off a plan. Unit:
   // pairs of points.

@@ -88,6 +88,15 @@ TEST_F(Devices, KeptRowsOfSeveralBlocks) {
   check(180, 400, 6, "kept_rows");
 }
 
+// One block, and more blocks than a warp has lanes, which join the blocks' sums.
+TEST_F(Devices, LongKeptRowsOfOneAndOfManyBlocks) {
+  simt::device.multiprocessors = simt::device.resident = 1;
+  check(50, 700, 6, "kept_rows");
+  simt::device = {};
+  simt::device.multiprocessors = 40;
+  check(300, 1000, 6, "kept_rows");
+}
+
 TEST_F(Devices, TooLittleSharedMemory) {
   simt::device.shared_bytes = 16 * 1024;
   const DeviceBuffer cost(std::vector<float>(2000, 1.0F)), value(sizeof(float));

@@ -43,9 +43,10 @@ void check_costs(int n, int m, const std::set<std::string>& serve) {
 TEST_F(WaysCuda, OfGivenCostsAreRightWhereTheyServe) {
   check_costs<float>(20, 100, {"kept_rows", "warp_rows", "block_rows"});
   check_costs<float>(20, 512, {"kept_rows", "block_rows"});
-  check_costs<float>(20, 513, {"block_rows"});
+  check_costs<float>(20, 513, {"kept_rows", "block_rows"});
   check_costs<double>(20, 256, {"kept_rows", "block_rows"});
-  check_costs<double>(20, 257, {"block_rows"});
+  check_costs<double>(20, 257, {"kept_rows", "block_rows"});
+  check_costs<float>(9, 6145, {"block_rows"});
   check_costs<double>(9, 6200, {"block_rows", "cluster_rows"});
 }
 
@@ -105,9 +106,13 @@ TEST_F(WaysCuda, AnErrorSaysWhyAndWhichWaysCan) {
   EXPECT_EQ(to_string(Points{.dim = 33}.value(by("kept_rows"), value)),
             "way: kept_rows cannot serve this call: it takes points of at most 32 features; these ways can: "
             "points, points_on_units");
-  EXPECT_EQ(to_string(Points{.m = 513}.value(by("kept_rows"), value)),
-            "way: kept_rows cannot serve this call: it takes rows of at most 512 columns, or 256 in float64; "
-            "these ways can: points");
+  EXPECT_EQ(
+      to_string(Points{.m = 6145}.value(by("kept_rows"), value)),
+      "way: kept_rows cannot serve this call: it takes rows of at most 6144 costs; these ways can: points");
+  EXPECT_EQ(
+      to_string(Points{.m = 513, .dim = 9}.value(by("kept_rows"), value)),
+      "way: kept_rows cannot serve this call: it takes more than 512 points y, or 256 in float64, with at "
+      "most 8 features; these ways can: points, points_on_units");
   EXPECT_EQ(
       to_string(Points{.n = 5000, .m = 500}.value(by("kept_rows"), value)),
       "way: kept_rows cannot serve this call: shared memory has no room for the exponentials of all pairs; "

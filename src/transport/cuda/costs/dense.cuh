@@ -197,7 +197,7 @@ class Dense {
     Real* const row_sums = rows_.partials(segment);
     const Real k = static_cast<Real>(pass.k);
     const std::int64_t row_stride = p_.cost_stride[1], stride = p_.cost_stride[2];
-    const Stored* const costs = static_cast<const Stored*>(p_.cost) + rows_.b * p_.cost_stride[0] +
+    const Stored* const costs = static_cast<const Stored*>(p_.cost) + first_cost(p_, rows_) +
                                 static_cast<std::int64_t>(begin + column(0, place)) * stride;
     const std::int64_t step = Word::kCosts * kWidth * stride;
     const bool whole = Word::are_whole(costs, row_stride, stride);

@@ -1,11 +1,12 @@
 // Sinkhorn on given costs, float32.
 #include "transport/cuda/costs/streamed_rows.cuh"
+#include "transport/cuda/kept/long_rows.cuh"
 #include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 namespace {
 
-using Medium = StreamedRows<24, 256, 6>;
+using Medium = LongKept<StreamedRows<24, 256, 6>>;
 using Long = StreamedRows<48, 256, 3>;
 
 // The kernels, by ascending number of columns.
@@ -17,6 +18,11 @@ constexpr SinkhornKernel<float> kByColumns[] = {
 };
 
 }  // namespace
+
+template <>
+const SinkhornKernel<float>& long_rows_kernel<float>() {
+  return kByColumns[2];
+}
 
 template <>
 const SinkhornKernel<float>* dense_kernel_for<float>(int columns, bool streams, RowThreads threads) {

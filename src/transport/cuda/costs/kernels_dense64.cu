@@ -2,15 +2,18 @@
 #include <iterator>
 
 #include "transport/cuda/costs/cluster_rows.cuh"
+#include "transport/cuda/kept/long_rows.cuh"
 #include "transport/cuda/solve/kernels.cuh"
 
 namespace warpalign::detail::transport {
 namespace {
 
+using Long = LongKept<Dense<double, 16, 384>>;
+
 // The kernels, by ascending number of columns.
 constexpr SinkhornKernel<double> kByColumns[] = {
     entry<SolveKernel<Dense<double, 4, 128>>>(Dense<double, 4, 128>::kShape),
-    entry<SolveKernel<Dense<double, 16, 384>>>(Dense<double, 16, 384>::kShape),
+    entry<SolveKernel<Long>>(Long::kShape),
 };
 constexpr SinkhornKernel<double> of_two_blocks() {
   SinkhornKernel<double> kernel =
@@ -21,6 +24,11 @@ constexpr SinkhornKernel<double> of_two_blocks() {
 constexpr SinkhornKernel<double> kOfTwoBlocks = of_two_blocks();
 
 }  // namespace
+
+template <>
+const SinkhornKernel<double>& long_rows_kernel<double>() {
+  return kByColumns[1];
+}
 
 template <>
 const SinkhornKernel<double>* dense_kernel_for<double>(int columns, bool streams, RowThreads threads) {

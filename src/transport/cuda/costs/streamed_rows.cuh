@@ -210,8 +210,8 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
     const float k = static_cast<float>(pass.k);
     float* const row_sums = rows_.partials(segment) + first;
     const std::int64_t row_stride = p_.cost_stride[1], stride = p_.cost_stride[2];
-    const Stored* const costs = static_cast<const Stored*>(p_.cost) + rows_.b * p_.cost_stride[0] +
-                                first * row_stride + begin * stride;
+    const Stored* const costs =
+        static_cast<const Stored*>(p_.cost) + first_cost(p_, rows_) + first * row_stride + begin * stride;
 
     __syncthreads();  // no thread reads the earlier contents of shared memory any more
     Stream stream(s.stream, costs, row_stride, stride, rows, whole, kUsed * kWidth);

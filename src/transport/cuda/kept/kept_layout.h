@@ -14,7 +14,7 @@
 
 namespace warpalign::detail::transport {
 
-// The most columns of such a problem, and threads of a block.
+// The most columns of such a problem, and threads of a block. Longer rows are those of long_rows.cuh.
 template <class Real>
 inline constexpr int kMostKeptColumns = sizeof(Real) == 4 ? 512 : 256;
 // The most coordinates of points.
@@ -30,6 +30,8 @@ WARPALIGN_ANYWHERE constexpr int kept_rows_at_once(int quads) {
 // Points of one side whose features are in shared memory at a time, and the distance of two features there.
 inline constexpr int kStagedPoints = 64;
 inline constexpr int kStagedStride = kStagedPoints + 4;
+// Numbers of such points, with one more of each. They lie where exponentials do at other times.
+inline constexpr std::size_t kStagedNumbers = (kMostKeptDim + 1) * kStagedStride;
 
 // Numbers of a row of costs or exponentials in memory.
 WARPALIGN_ANYWHERE constexpr int kept_stride(int columns) { return cuda::div_up(columns, 4) * 4; }
@@ -72,14 +74,13 @@ WARPALIGN_ANYWHERE constexpr KeptShape kept_shape(const SolveLayout& layout) {
 struct KeptArrays {
   std::size_t parts;     // sums of columns, of the groups: also the memory of for_totals()
   std::size_t kernel;    // exponentials
-  std::size_t staged;    // features of points, and one more number of each
   std::size_t received;  // sums of columns of the cluster's blocks, and flags, twice
   std::size_t rows;      // two numbers of each
   std::size_t scales;    // of rows, twice
   std::size_t columns;   // four numbers of each
 
   [[nodiscard]] WARPALIGN_ANYWHERE constexpr std::size_t all() const {
-    return parts + kernel + staged + received + rows + scales + columns;
+    return parts + kernel + received + rows + scales + columns;
   }
 };
 template <class Real>
@@ -91,7 +92,6 @@ WARPALIGN_ANYWHERE constexpr KeptArrays kept_arrays(const KeptShape& s, const So
   const std::size_t rows = numbers(cuda::div_up(s.padded, 4) * 4);
   return {parts > least ? parts : least,
           table,
-          numbers(layout.of_points ? (kMostKeptDim + 1) * kStagedStride : 0),
           numbers(layout.cluster > 1 ? 2 * layout.cluster * (s.stride + kToldFlags) : 0),
           2 * rows,
           2 * rows,
@@ -115,10 +115,48 @@ struct alignas(16) KeptBlock {
   } places;
 };
 
+// Longer rows (long_rows.cuh): the most of them, threads of a block, and rows that a thread works on at a
+// time.
+inline constexpr int kMostLongColumns = 6144;
+template <class Real>
+inline constexpr int kLongThreads = sizeof(Real) == 4 ? 256 : 384;
+inline constexpr int kLongRowsAtOnce = 8;
+
+struct LongShape {
+  int warps;
+  int stride;  // the distance of two rows in memory, in numbers
+  int padded;  // rows of a block, up to a multiple of those that a thread works on at a time
+  int owned;   // columns whose scales a block updates
+};
+template <class Real>
+WARPALIGN_ANYWHERE constexpr LongShape long_shape(const SolveLayout& layout) {
+  const int stride = kept_stride(layout.columns);
+  return {kLongThreads<Real> / 32, stride, cuda::div_up(layout.rows, kLongRowsAtOnce) * kLongRowsAtOnce,
+          4 * cuda::div_up(stride / 4, layout.team_blocks)};
+}
+// In front of the arrays.
+inline constexpr int kGoesOn = 4;
+struct alignas(16) LongBlock {
+  int flags[6];  // (3, 2), in turns: a scale has left its range; a sum has; from kGoesOn on: a potential
+                 // moves
+  float tops[kMostWarps];
+};
+template <class Real>
+constexpr std::size_t long_shared_bytes(const SolveLayout& layout) {
+  const LongShape s = long_shape<Real>(layout);
+  const std::size_t numbers = (static_cast<std::size_t>(layout.rows) + 1) * s.stride +
+                              static_cast<std::size_t>(s.warps + 5) * s.padded + 4 * s.owned;
+  return kScratchBytes + std::max(sizeof(LongBlock) + sizeof(Real) * numbers,
+                                  layout.of_points ? sizeof(KeptBlock) + sizeof(Real) * kStagedNumbers : 0);
+}
+
 template <class Real>
 constexpr std::size_t kept_shared_bytes(const SolveLayout& layout) {
+  if (layout.columns > kMostKeptColumns<Real>) return long_shared_bytes<Real>(layout);
   const KeptShape shape = kept_shape<Real>(layout);
-  return kScratchBytes + sizeof(KeptBlock) + sizeof(Real) * kept_arrays<Real>(shape, layout).all();
+  const std::size_t numbers = kept_arrays<Real>(shape, layout).all();
+  return kScratchBytes + sizeof(KeptBlock) +
+         sizeof(Real) * std::max(numbers, layout.of_points ? kStagedNumbers : 0);
 }
 
 }  // namespace warpalign::detail::transport

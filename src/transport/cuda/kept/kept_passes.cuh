@@ -3,7 +3,7 @@
 // read again in every pass; those of points are made once, and read in the same way.
 #pragma once
 
-#include "cuda/numbers/half.cuh"
+#include "transport/cuda/kept/kept_costs.cuh"
 #include "transport/cuda/kept/kept_points.cuh"
 
 namespace warpalign::detail::transport {
@@ -47,9 +47,7 @@ class KeptPasses : public KeptPoints<Real_> {
   static constexpr int kMostQuads = kMostKeptColumns<Real> / 128;
   static constexpr int kMostRounds = 128;  // the most rows that a lane sums before it goes to memory
 
-  struct alignas(16) Quad {
-    Real v[4];
-  };
+  using Quad = KeptQuad<Real>;
 
   // The column that the thread shares with its neighbours; it need not exist.
   [[nodiscard]] __device__ __forceinline__ int own_column() const {
@@ -65,56 +63,19 @@ class KeptPasses : public KeptPoints<Real_> {
     }
   }
 
-  // Whether four neighbouring columns of every row lie in one piece of memory, from 16 bytes to 16 bytes.
-  [[nodiscard]] __device__ __forceinline__ bool are_quads(const void* data,
-                                                          const std::int64_t (&stride)[3]) const {
-    return columns_.p.length % 4 == 0 && stride[2] == 1 && (stride[0] | stride[1]) % 4 == 0 &&
-           reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
-  }
-  const bool plan_has_quads_ = are_quads(p_.plan, p_.plan_stride);
+  const bool plan_has_quads_ = are_quads(p_.plan, p_.plan_stride, columns_.p.length);
 
-  // The costs of the block's rows in memory, and how they are read.
-  struct CostRows {
-    const void* data;  // of the first row
-    std::int64_t stride, column_stride;
-    bool is_half, has_quads;
-  };
+  using CostRows = KeptCosts<Real>;
   [[nodiscard]] __device__ __forceinline__ CostRows cost_rows() const {
-    if (!p_.cost) return {this->costs_of_points(0), shape_.stride, 1, false, true};
-    const bool is_half = sizeof(Real) == 4 && p_.half_cost;
-    const std::int64_t from = rows_.b * p_.cost_stride[0] + first_ * p_.cost_stride[1];
-    const auto* const data = static_cast<const unsigned char*>(p_.cost) + from * (is_half ? 2 : sizeof(Real));
-    return {data, p_.cost_stride[1], p_.cost_stride[2], is_half,
-            !is_half && are_quads(p_.cost, p_.cost_stride)};
+    return {p_, rows_, columns_, first_};
   }
   // The lane's costs of the block's row n, or of its last row; 0 for columns that do not exist. All loads
   // come before the first use.
   template <int kQuads>
   __device__ __forceinline__ void load(const CostRows& from, int n, Quad (&costs)[kQuads]) const {
-    const std::int64_t row = min(n, own_ - 1) * from.stride;
-    const int count = columns_.count;
-    if (from.has_quads) {
-      for_quads<kQuads>([&](int q, int j, bool) {
-        costs[q] = *reinterpret_cast<const Quad*>(static_cast<const Real*>(from.data) + row +
-                                                  min(j, shape_.stride - 4));
-      });
-    } else {
-      for_quads<kQuads>([&](int q, int j, bool) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const std::int64_t at = row + max(min(j + c, count - 1), 0) * from.column_stride;
-          costs[q].v[c] =
-              from.is_half ? static_cast<Real>(cuda::widen(static_cast<const cuda::Float16*>(from.data)[at]))
-                           : static_cast<const Real*>(from.data)[at];
-        }
-      });
-    }
-    for_quads<kQuads>([&](int q, int j, bool) {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        if (j + c >= count) costs[q].v[c] = 0;
-      }
-    });
+    for_quads<kQuads>(
+        [&](int q, int j, bool) { costs[q] = from.quad(min(n, own_ - 1), min(j, shape_.stride - 4)); });
+    for_quads<kQuads>([&](int q, int j, bool) { costs[q] = from.existing(costs[q], j); });
   }
 
   // Leaves a lane's sums of columns in shared memory.

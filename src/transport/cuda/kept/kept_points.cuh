@@ -26,7 +26,7 @@ class KeptPoints {
 
   // Makes the costs of points.
   __device__ __forceinline__ float prepare() const {
-    if (p_.cost) return 0;
+    if (p_.dim == 0) return 0;
     for (int begin = 0; begin < shape_.stride; begin += kStagedPoints) {
       stage(columns_, begin);
       const int end = min(begin + kStagedPoints, shape_.stride);
@@ -42,8 +42,9 @@ class KeptPoints {
   }
   __device__ __forceinline__ void take_extent(float) const {}
 
-  // Writes the gradients with respect to the points of both sides that are not null.
+  // Writes the gradients with respect to the points of both sides that are not null; none of given costs.
   __device__ __forceinline__ void write_gradients(const Pass& pass) const {
+    if (p_.dim == 0) return;
     const Potentials of_rows{rows_, pass.rows_at, pass.lambda}, of_columns{columns_, pass.columns_at, 0};
     const auto write = [&](const Potentials& own, const Potentials& other) {
       if (!own.side.p.grad_points) return;
@@ -58,7 +59,6 @@ class KeptPoints {
   struct Shared {
     Real* parts;     // (groups, part_stride): sums of columns
     Real* kernel;    // (rows, stride): exponentials
-    Real* staged;    // (kMostKeptDim + 1, kStagedStride): features of points, and for the cosine 1 / length
     Real* received;  // (2, blocks of the cluster, stride + kToldFlags)
     Real* rows;      // (padded, 2)
     Real* scales;    // (2, padded to 4): of rows, before an iteration and after it, in turns
@@ -79,8 +79,7 @@ class KeptPoints {
     Shared s;
     s.parts = arrays();
     s.kernel = s.parts + sizes.parts;
-    s.staged = s.kernel + sizes.kernel;
-    s.received = s.staged + sizes.staged;
+    s.received = s.kernel + sizes.kernel;
     s.rows = s.received + sizes.received;
     s.scales = s.rows + sizes.rows;
     s.scales_stride = static_cast<int>(sizes.scales / 2);
@@ -96,7 +95,7 @@ class KeptPoints {
     const auto number = [](std::size_t size) { return static_cast<int>(size); };
     KeptBlock::Places at;
     at.kernel = number(sizes.parts);
-    at.received = at.kernel + number(sizes.kernel + sizes.staged);
+    at.received = at.kernel + number(sizes.kernel);
     at.points = at.received + number(sizes.received);
     at.scales = at.points + number(sizes.rows);
     at.scales_stride = number(sizes.scales / 2);
@@ -139,12 +138,13 @@ class KeptPoints {
     const Table<Real>& points = side.p.points;
     return {points.data + side.b * points.stride[0] + i * points.stride[1], points.stride[2]};
   }
-  // The features of the point at place j of shared memory.
+  // The features of the point at place j of shared memory, (kMostKeptDim, kStagedStride) behind which 1 /
+  // length lies for the cosine. Between iterations these are the first numbers of arrays().
   [[nodiscard]] __device__ __forceinline__ Features staged(int j) const {
-    return {shared().staged + j, kStagedStride};
+    return {arrays() + j, kStagedStride};
   }
   [[nodiscard]] __device__ __forceinline__ Real staged_inverse_length(int j) const {
-    return shared().staged[kMostKeptDim * kStagedStride + j];
+    return arrays()[kMostKeptDim * kStagedStride + j];
   }
   // For the cosine 1 / length of a point, 0 for length 0; else 0.
   [[nodiscard]] __device__ __forceinline__ Real inverse_length(const Features& x) const {
@@ -155,7 +155,7 @@ class KeptPoints {
   }
   // Up to kStagedPoints points of a side, from `begin` on, to shared memory.
   __device__ __forceinline__ void stage(const Side<Real>& side, int begin) const {
-    Real* const to = shared().staged;
+    Real* const to = arrays();
     const int count = min(side.count - begin, kStagedPoints);
     __syncthreads();  // no thread reads the earlier contents any more
     for (int e = static_cast<int>(threadIdx.x); e < count * p_.dim; e += static_cast<int>(blockDim.x)) {

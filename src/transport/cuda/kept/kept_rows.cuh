@@ -350,20 +350,6 @@ class KeptRows : public KeptTeam<Real_> {
     return found;
   }
 
-  // The largest magnitudes of both sides' potentials, and of the rows' after one more update, and whether
-  // that update was out of range.
-  struct Ends {
-    float top[2] = {0, 0};
-    float updated = 0;
-    float out_of_range = 0;
-
-    __device__ __forceinline__ void join(const Ends& other) {
-      top[0] = larger(top[0], other.top[0]);
-      top[1] = larger(top[1], other.top[1]);
-      updated = larger(updated, other.updated);
-      out_of_range = larger(out_of_range, other.out_of_range);
-    }
-  };
   // Writes potentials; with `ends` those of the rows after one more update, too.
   __device__ __forceinline__ void finish(Team& team, const Column& column, bool ends,
                                          ShortIterations& found) const {
@@ -372,7 +358,7 @@ class KeptRows : public KeptTeam<Real_> {
     const double* const from = rows_.current() + first_;
     double* const to = rows_.potentials((rows_.now + turn) % 2) + first_;
     double* const updated = rows_.potentials((rows_.now + turn + 1) % 2) + first_;
-    Ends mine;
+    KeptEnds mine;
     mine.out_of_range = ends && block().flags[turn] != 0 ? 1 : 0;
     const auto taken_in = [](float& top, double at, Real scale) {
       const double w = at + log2(static_cast<double>(scale));
@@ -388,11 +374,9 @@ class KeptRows : public KeptTeam<Real_> {
       const double z = taken_in(mine.top[1], column.at, column.scale);
       if (column.writes && team_.rank == 0) columns_.current()[column.j] = z;
     }
-    const Ends all = team.joined(mine);
+    const KeptEnds all = team.joined(mine);
     this->close_boxes();
-    found.ends = ends && all.out_of_range == 0 ? 1 : 0;
-    found.last.top[0] = found.ends > 0 ? all.updated : all.top[0];
-    found.last.top[1] = all.top[1];
+    all.tell(ends, found);
   }
 };
 

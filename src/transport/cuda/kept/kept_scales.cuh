@@ -5,9 +5,31 @@
 
 #include "core/constants.h"
 #include "transport/cuda/costs/pass.cuh"
+#include "transport/cuda/costs/short_rows.cuh"
 #include "transport/cuda/solve/side.cuh"
 
 namespace warpalign::detail::transport {
+
+// What a team joins behind the last iteration: the largest magnitudes of both sides' potentials, and of the
+// rows' after one more update, and whether that update was out of range.
+struct KeptEnds {
+  float top[2] = {0, 0};
+  float updated = 0;
+  float out_of_range = 0;
+
+  __device__ __forceinline__ void join(const KeptEnds& other) {
+    top[0] = larger(top[0], other.top[0]);
+    top[1] = larger(top[1], other.top[1]);
+    updated = larger(updated, other.updated);
+    out_of_range = larger(out_of_range, other.out_of_range);
+  }
+  // ends: whether rows were updated once more.
+  __device__ __forceinline__ void tell(bool ends, ShortIterations& found) const {
+    found.ends = ends && out_of_range == 0 ? 1 : 0;
+    found.last.top[0] = found.ends > 0 ? updated : top[0];
+    found.last.top[1] = top[1];
+  }
+};
 
 template <class Real>
 struct KeptScales {

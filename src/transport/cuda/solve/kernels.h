@@ -27,9 +27,13 @@ const SinkhornKernel<Real>* dense_kernel_for(int columns, bool streams, RowThrea
 // The same for costs of binary16.
 const SinkhornKernel<float>* half_dense_kernel_for(int columns, RowThreads threads);
 
-// The kernel for problems whose exponentials stay in shared memory, of given costs or points.
+// The kernel for problems whose exponentials stay in shared memory, of given costs or points, and the kernels
+// for given costs with longer rows, which serve as kernels of block rows besides.
 template <class Real>
 const SinkhornKernel<Real>& kept_rows_kernel();
+template <class Real>
+const SinkhornKernel<Real>& long_rows_kernel();
+const SinkhornKernel<float>& half_long_rows_kernel();
 
 // The kernel for costs from points.
 template <class Real>

@@ -94,7 +94,8 @@ class Plan {
     const bool shares = !tiles_ && !keeps && layout_.team_blocks > 1 && columns <= kMostShortColumns;
     params.short_sums = arena.take<Real>(
         shares ? teams * 2 * layout_.team_blocks * (columns + kShortMoves) : 0, "sums of short rows");
-    const bool exchanges = keeps && layout_.team_blocks > layout_.cluster;
+    const bool exchanges =
+        keeps && (layout_.team_blocks > layout_.cluster || columns > kMostKeptColumns<Real>);
     params.kept_sums = arena.take<Real>(
         exchanges ? teams * 2 * layout_.team_blocks * (kept_stride(columns) + kToldFlags) : 0,
         "sums of blocks");
@@ -166,6 +167,12 @@ class Plan {
       const int from = axis == 0 || !swapped_ ? axis : 3 - axis;
       params.cost_stride[axis] = p_.cost.stride[from];
       params.plan_stride[axis] = plan_stride[from];
+    }
+    if (layout_.of_points) {
+      const int stride = kept_stride(params.columns.length);
+      const std::int64_t of_costs[] = {std::int64_t{params.rows.length} * stride, stride, 1};
+      std::copy_n(of_costs, 3, params.cost_stride);
+      params.cost = params.kept_costs;
     }
     params.batch = p_.batch;
     params.cost_scale = p_.cost_scale;

@@ -100,6 +100,12 @@ struct Side {
   }
 };
 
+// Where a problem's costs begin. Those that a team makes of points belong to the team.
+template <class Real>
+__device__ __forceinline__ std::int64_t first_cost(const SolveParams<Real>& p, const Side<Real>& rows) {
+  return (p.layout.of_points ? rows.team : rows.b) * p.cost_stride[0];
+}
+
 // log2(weight / sum), without the potential `at` in the sum: inf if all costs are inf; -inf for a weight of 0
 // whose reference is 1.
 __device__ __forceinline__ double free_of(double target, double at, double log2_sum) {

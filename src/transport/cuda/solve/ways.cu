@@ -17,6 +17,9 @@ namespace {
 constexpr int kFewestUnitFeatures = 5;
 constexpr int kFewestSplitFeatures = kMostDimOfRows + 1;
 
+// Long rows have kernels that need as much for their other passes.
+constexpr int kLeastLongSharedBytes = 160 * 1024;
+
 RowThreads threads_of(Way way) {
   if (way == Way::kWarpRows) return RowThreads::kWarp;
   return way == Way::kClusterRows ? RowThreads::kCluster : RowThreads::kBlock;
@@ -37,14 +40,17 @@ bool has_kernel(const SinkhornProblem& p, RowThreads threads, const cuda::Device
 // stay in shared memory. Blocks that fit into a cluster are one.
 template <class Real>
 SolveLayout kept_layout(int rows, int columns, bool of_points, int blocks, const cuda::DeviceTraits& device) {
+  const bool is_long = columns > kMostKeptColumns<Real>;
   SolveLayout layout{};
-  layout.threads = kMostKeptColumns<Real>;
+  layout.threads = is_long ? kLongThreads<Real> : kMostKeptColumns<Real>;
   layout.segments = 1;
+  layout.streams = device.has_clusters;
   layout.columns = columns;
   layout.of_points = of_points;
   layout.rows = cuda::div_up(rows, blocks);
   layout.row_groups = layout.team_blocks = blocks;
-  layout.cluster = device.has_clusters && blocks <= cuda::kClusterOfEveryDevice ? blocks : 1;
+  const bool is_cluster = device.has_clusters && blocks <= cuda::kClusterOfEveryDevice && !is_long;
+  layout.cluster = is_cluster ? blocks : 1;
   return layout;
 }
 
@@ -52,43 +58,62 @@ SolveLayout kept_layout(int rows, int columns, bool of_points, int blocks, const
 // problem; 0: that many blocks have not.
 template <class Real>
 int fewest_blocks(int rows, int columns, bool of_points, const cuda::DeviceTraits& device) {
-  for (int blocks = 1; blocks <= std::min(rows, device.multiprocessors); ++blocks) {
+  const auto room = static_cast<std::size_t>(device.shared_bytes_per_block);
+  const std::size_t bytes = sizeof(Real) * rows * static_cast<std::size_t>(columns);
+  for (int blocks = static_cast<int>(std::min<std::size_t>(bytes / room, device.multiprocessors)) + 1;
+       blocks <= std::min(rows, device.multiprocessors); ++blocks) {
     const SolveLayout layout = kept_layout<Real>(rows, columns, of_points, blocks, device);
-    const auto room = static_cast<std::size_t>(device.shared_bytes_per_block);
     if (kept_shared_bytes<Real>(layout) <= room) return blocks;
   }
   return 0;
 }
 
-// Why exponentials of a problem cannot stay in shared memory; null: they can.
-const char* why_not_kept(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
-  const bool single = p.dtype == DType::kFloat32, of_points = !p.cost.data;
+int fewest_blocks(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
+  const bool of_points = !p.cost.data;
   const int columns = columns_of(p), rows = p.n + p.m - columns;
-  if (columns > (single ? kMostKeptColumns<float> : kMostKeptColumns<double>)) {
-    return "it takes rows of at most 512 columns, or 256 in float64";
-  }
-  if (of_points && p.dim > kMostKeptDim) return "it takes points of at most 32 features";
-  const int blocks = single ? fewest_blocks<float>(rows, columns, of_points, device)
-                            : fewest_blocks<double>(rows, columns, of_points, device);
-  return blocks > 0 ? nullptr : "shared memory has no room for the exponentials of all pairs";
+  return p.dtype == DType::kFloat32 ? fewest_blocks<float>(rows, columns, of_points, device)
+                                    : fewest_blocks<double>(rows, columns, of_points, device);
 }
 
-// Whether keeping exponentials takes less time than the other ways. Partial transport keeps none; short
-// solves of float32 costs have passes that are as fast.
-bool should_keep(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
+bool has_long_rows(const SinkhornProblem& p) {
+  return columns_of(p) > (p.dtype == DType::kFloat32 ? kMostKeptColumns<float> : kMostKeptColumns<double>);
+}
+
+// Why exponentials of a problem cannot stay in shared memory; null: they can.
+const char* why_not_kept(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
+  if (columns_of(p) > kMostLongColumns) return "it takes rows of at most 6144 costs";
+  if (has_long_rows(p) && device.shared_bytes_per_block < kLeastLongSharedBytes) {
+    return "it takes rows of more than 512 costs, or 256 in float64, with 160 KiB of shared memory";
+  }
+  if (!p.cost.data && p.dim > kMostKeptDim) return "it takes points of at most 32 features";
+  if (!p.cost.data && p.dim > kMostDimOfRows && has_long_rows(p)) {
+    return "it takes more than 512 points y, or 256 in float64, with at most 8 features";
+  }
+  return fewest_blocks(p, device) > 0 ? nullptr
+                                      : "shared memory has no room for the exponentials of all pairs";
+}
+
+// Whether keeping exponentials takes less time than the other ways. Partial transport keeps none. Short
+// solves have passes that are as fast, and so have longer ones of long rows where problems of a batch wait
+// for others, because passes share the multiprocessors out among all problems.
+bool should_keep(const SinkhornProblem& p, const Execution& execution, const cuda::DeviceTraits& device) {
   if (why_not_kept(p, device)) return false;
-  if (p.cost.data && p.dtype == DType::kFloat64) return true;
+  const bool is_long = has_long_rows(p);
+  if (p.cost.data && p.dtype == DType::kFloat64 && !is_long) return true;
   if (p.mass > 0) return false;
-  return !p.cost.data || p.max_iterations >= cuda_tuning(device).kept_cost_iterations;
+  if (!p.cost.data && !is_long) return true;
+  const int teams = std::max(device.multiprocessors / fewest_blocks(p, device), 1);
+  const int turns = is_long && !execution.batch_invariant ? cuda::div_up(p.batch, teams) : 1;
+  return p.max_iterations / turns >= cuda_tuning(device).kept_cost_iterations;
 }
 
 // The number of blocks for a problem whose exponentials stay in shared memory. One for so many elements is
-// worth its barriers. Those of a cluster are cheaper, so that a problem that a cluster has room for gets no
-// more blocks, and any other one a block for four times as many elements.
-int blocks_of_kept(const SolveKey& key, int fewest) {
+// worth its barriers. Those of a cluster are cheaper, so that a problem of short rows that a cluster has room
+// for gets no more blocks, and any other one of these a block for four times as many elements.
+int blocks_of_kept(const SolveKey& key, int fewest, bool is_long) {
   const int most = std::min(key.device.multiprocessors, key.rows);
-  const bool fits_cluster = key.device.has_clusters && fewest <= cuda::kClusterOfEveryDevice;
-  const int each = cuda_tuning(key.device).kept_block_elements * (fits_cluster ? 1 : 4);
+  const bool fits_cluster = !is_long && key.device.has_clusters && fewest <= cuda::kClusterOfEveryDevice;
+  const int each = cuda_tuning(key.device).kept_block_elements * (fits_cluster || is_long ? 1 : 4);
   int blocks =
       static_cast<int>(std::clamp<std::int64_t>(std::int64_t{key.rows} * key.columns / each, 1, most));
   if (!key.batch_invariant) blocks = std::clamp(most / key.batch, 1, blocks);
@@ -100,14 +125,17 @@ int blocks_of_kept(const SolveKey& key, int fewest) {
 template <class Real>
 Status lay_out_kept(const SolveKey& key, const SinkhornKernel<Real>& kernel, SolveLayout& layout) {
   const int fewest = fewest_blocks<Real>(key.rows, key.columns, !key.given, key.device);
-  const int blocks = blocks_of_kept(key, fewest);
+  const bool is_long = key.columns > kMostKeptColumns<Real>;
+  const int blocks = blocks_of_kept(key, fewest, is_long);
   layout = kept_layout<Real>(key.rows, key.columns, !key.given, blocks, key.device);
   // A thread has as many elements as it works on at a time, and at least one column.
   const int fewest_threads = cuda::div_up(key.columns, 32) * 32;
   const std::int64_t threads =
       cuda::div_up(std::int64_t{layout.rows} * key.columns, kKeptElements<Real> * 32) * 32;
-  layout.threads =
-      static_cast<int>(std::clamp<std::int64_t>(threads, fewest_threads, kMostKeptColumns<Real>));
+  if (!is_long) {
+    layout.threads =
+        static_cast<int>(std::clamp<std::int64_t>(threads, fewest_threads, kMostKeptColumns<Real>));
+  }
   int resident = 0;
   Status status = kernel.resident_blocks(layout, &resident);
   if (layout.cluster > 1 && (!status.ok() || resident < blocks)) {  // where others share the device
@@ -115,7 +143,7 @@ Status lay_out_kept(const SolveKey& key, const SinkhornKernel<Real>& kernel, Sol
     status = kernel.resident_blocks(layout, &resident);
   }
   // If problems would wait for each other, smaller blocks allow more of them at the same time.
-  while (!key.batch_invariant && status.ok() && resident / blocks < key.batch &&
+  while (!is_long && !key.batch_invariant && status.ok() && resident / blocks < key.batch &&
          layout.threads / 64 * 32 >= fewest_threads) {
     layout.threads = layout.threads / 64 * 32;
     status = kernel.resident_blocks(layout, &resident);
@@ -128,9 +156,9 @@ Status lay_out_kept(const SolveKey& key, const SinkhornKernel<Real>& kernel, Sol
 }
 
 // The way of given costs if the caller names none.
-Way way_of_rows(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
+Way way_of_rows(const SinkhornProblem& p, const Execution& execution, const cuda::DeviceTraits& device) {
   const int columns = columns_of(p);
-  if (should_keep(p, device)) return Way::kKeptRows;
+  if (should_keep(p, execution, device)) return Way::kKeptRows;
   if (p.half_cost) return Way::kBlockRows;
   if (p.dtype == DType::kFloat64) {
     const auto* const kernel = dense_kernel_for<double>(columns, device.has_clusters, RowThreads::kAny);
@@ -144,8 +172,10 @@ template <class Real>
 const SinkhornKernel<Real>* kernel_for(const SolveKey& key) {
   if (key.job == Job::kReadPlan) return &plan_kernel_entry<Real>();
   if (key.job == Job::kDifferentiate) return &jvp_kernel_entry<Real>();
-  if (key.keeps()) return &kept_rows_kernel<Real>();
+  if (key.keeps() && key.columns <= kMostKeptColumns<Real>) return &kept_rows_kernel<Real>();
+  if (key.keeps() && !key.half_cost) return &long_rows_kernel<Real>();
   if constexpr (std::is_same_v<Real, float>) {
+    if (key.keeps()) return &half_long_rows_kernel();
     if (key.half_cost) return half_dense_kernel_for(key.columns, threads_of(key.way));
     if (key.way == Way::kPointsOnUnits) {
       return key.terms() == 1 ? &medium_points_kernel() : &split_points_kernel();
@@ -228,13 +258,13 @@ const char* why_not(Way way, const SinkhornProblem& p, const SinkhornOutputs& ou
 Way way_for(const SinkhornProblem& p, const SinkhornOutputs& out, const Execution& execution) {
   if (const int way = named_way(execution, kWays); way >= 0) return Way(way);
   const cuda::DeviceTraits device = cuda::traits_of(execution.cuda_device);
-  if (p.cost.data) return way_of_rows(p, device);
+  if (p.cost.data) return way_of_rows(p, execution, device);
   if (takes_half_points(p, out, execution)) {
     const bool by_groups =
         device.has_warpgroups && std::max(p.n, p.m) >= cuda_tuning(device).warpgroup_points;
     return by_groups ? Way::kHalfPointsByWarpgroups : Way::kHalfPoints;
   }
-  if (should_keep(p, device)) return Way::kKeptRows;
+  if (should_keep(p, execution, device)) return Way::kKeptRows;
   return why_not(Way::kPointsOnUnits, p, out, execution) ? Way::kPoints : Way::kPointsOnUnits;
 }
 
