@@ -249,41 +249,50 @@ class Dense {
         Real linear = 0, logits = 0;
         [[maybe_unused]] const Real of_row = product ? static_cast<Real>(row.weight) : Real(1);
         const Stored* from = row_of(i + groups);
-        Real group_costs[kGroup];
 #pragma unroll
-        for (int c = 0; c < kColumns; ++c) {
-          const int j = column(c, place);
-          if (c % kGroup == 0) {
-            cuda::await_copy_groups<kColumns / kGroup - 1>();
+        for (int begin_of_group = 0; begin_of_group < kColumns; begin_of_group += kGroup) {
+          if (column(begin_of_group, 0) >= count) {  // no thread has these columns
 #pragma unroll
-            for (int k = 0; k < kGroupWords; ++k) {
-              Word::widen(own_costs[(c / Word::kCosts + k) * threads], group_costs + k * Word::kCosts);
-            }
-#pragma unroll
-            for (int k = 0; k < kGroupWords; ++k, from += step) copy(c / Word::kCosts + k, from);
+            for (int c = 0; c < kGroup; ++c) e[begin_of_group + c] = kLargest ? minus_infinity() : Real(0);
             cuda::end_copy_group();
+            continue;
           }
-          const Real cost = group_costs[c % kGroup];
-          const Real column_weight = weighted_columns ? z.weight[j] : uniform_column;
-          Real t = fma(-k, cost, w.hi + z.hi[j]);
-          if constexpr (kPairs) t += w.lo + z.lo[j];
-          if constexpr (kLargest) {
-            e[c] = t;
-            if (column_weight > 0) own = larger(own, t);
-          } else {
-            e[c] = exp2_of(t);
-            const Real weighted = e[c] * column_weight;
-            own += weighted;
-            if constexpr (kKind == PassKind::kEvaluate) {
-              const Real mass = of_row * weighted;
-              if (mass != 0) {
-                linear += mass * cost;
-                logits += mass * t;
-              }
-              if (p_.plan && j < count) {
-                const double plan = pass.is_nan ? CUDART_NAN : p_.plan_scale * static_cast<double>(mass);
-                p_.plan[rows_.b * p_.plan_stride[0] + i * p_.plan_stride[1] +
-                        (begin + j) * p_.plan_stride[2]] = static_cast<Real>(plan);
+          Real group_costs[kGroup];
+          cuda::await_copy_groups<kColumns / kGroup - 1>();
+#pragma unroll
+          for (int word = 0; word < kGroupWords; ++word) {
+            Word::widen(own_costs[(begin_of_group / Word::kCosts + word) * threads],
+                        group_costs + word * Word::kCosts);
+          }
+#pragma unroll
+          for (int word = 0; word < kGroupWords; ++word, from += step)
+            copy(begin_of_group / Word::kCosts + word, from);
+          cuda::end_copy_group();
+#pragma unroll
+          for (int in_group = 0; in_group < kGroup; ++in_group) {
+            const int c = begin_of_group + in_group, j = column(c, place);
+            const Real cost = group_costs[in_group];
+            const Real column_weight = weighted_columns ? z.weight[j] : uniform_column;
+            Real t = fma(-k, cost, w.hi + z.hi[j]);
+            if constexpr (kPairs) t += w.lo + z.lo[j];
+            if constexpr (kLargest) {
+              e[c] = t;
+              if (column_weight > 0) own = larger(own, t);
+            } else {
+              e[c] = exp2_of(t);
+              const Real weighted = e[c] * column_weight;
+              own += weighted;
+              if constexpr (kKind == PassKind::kEvaluate) {
+                const Real mass = of_row * weighted;
+                if (mass != 0) {
+                  linear += mass * cost;
+                  logits += mass * t;
+                }
+                if (p_.plan && j < count) {
+                  const double plan = pass.is_nan ? CUDART_NAN : p_.plan_scale * static_cast<double>(mass);
+                  p_.plan[rows_.b * p_.plan_stride[0] + i * p_.plan_stride[1] +
+                          (begin + j) * p_.plan_stride[2]] = static_cast<Real>(plan);
+                }
               }
             }
           }
