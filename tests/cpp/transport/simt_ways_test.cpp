@@ -50,23 +50,23 @@ TEST_F(WaysCuda, OfGivenCostsAreRightWhereTheyServe) {
   check_costs<double>(9, 6200, {"block_rows", "cluster_rows"});
 }
 
-// One problem of points, without gradients, as half_points wants it.
+// Problems of points, without gradients; one of them is as half_points wants it.
 struct Points {
-  int n = 70, m = 130, dim = 6;
+  int n = 70, m = 130, dim = 6, batch = 1, iterations = 5;
 
   Status value(const Execution& execution, double& to) const {
-    const DeviceBuffer x(as<float>(normal(static_cast<std::size_t>(n) * dim, 4)));
-    const DeviceBuffer y(as<float>(normal(static_cast<std::size_t>(m) * dim, 5)));
-    const DeviceBuffer value(sizeof(float));
+    const DeviceBuffer x(as<float>(normal(static_cast<std::size_t>(batch) * n * dim, 4)));
+    const DeviceBuffer y(as<float>(normal(static_cast<std::size_t>(batch) * m * dim, 5)));
+    const DeviceBuffer value(batch * sizeof(float));
     SinkhornProblem p;
-    p.batch = 1;
+    p.batch = batch;
     p.n = n;
     p.m = m;
     p.dim = dim;
     p.x = {x.data(), {std::int64_t{n} * dim, dim, 1}};
     p.y = {y.data(), {std::int64_t{m} * dim, dim, 1}};
     p.epsilon = 2;
-    p.max_iterations = 5;
+    p.max_iterations = iterations;
     p.tolerance = 0;
     SinkhornOutputs out;
     out.value = value.data();
@@ -122,6 +122,25 @@ TEST_F(WaysCuda, AnErrorSaysWhyAndWhichWaysCan) {
       to_string(Points{}.value(by("half_points_by_warpgroups", Precision::kMedium), value)),
       "way: half_points_by_warpgroups cannot serve this call: the device, or this build, has no products "
       "by warpgroups; these ways can: kept_rows, points, points_on_units, half_points");
+}
+
+// Three multiprocessors keep the exponentials of three problems at a time. A problem that waits for others
+// keeps them only where it has many iterations.
+TEST_F(WaysCuda, ProblemsThatTakeTurnsKeepExponentialsForMoreIterations) {
+  const auto keeps = [](const Points& points, bool batch_invariant = false) {
+    Execution execution = by("");
+    execution.batch_invariant = batch_invariant;
+    const PlanDescription description;
+    double value = 0;
+    EXPECT_TRUE(points.value(execution, value).ok());
+    return std::string(description.text()).find("kept_rows") != std::string::npos;
+  };
+  EXPECT_FALSE(keeps({.n = 40, .m = 530, .dim = 3, .iterations = 7}));
+  EXPECT_TRUE(keeps({.n = 40, .m = 530, .dim = 3, .iterations = 8}));
+  EXPECT_TRUE(keeps({.n = 40, .m = 530, .dim = 3, .batch = 3, .iterations = 8}));
+  EXPECT_FALSE(keeps({.n = 40, .m = 530, .dim = 3, .batch = 4, .iterations = 31}));
+  EXPECT_TRUE(keeps({.n = 40, .m = 530, .dim = 3, .batch = 4, .iterations = 32}));
+  EXPECT_TRUE(keeps({.n = 40, .m = 530, .dim = 3, .batch = 4, .iterations = 8}, true));
 }
 
 // The plan is kept, and found again, by everything that it follows from.

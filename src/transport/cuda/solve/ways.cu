@@ -104,7 +104,9 @@ bool should_keep(const SinkhornProblem& p, const Execution& execution, const cud
   if (!p.cost.data && !is_long) return true;
   const int teams = std::max(device.multiprocessors / fewest_blocks(p, device), 1);
   const int turns = is_long && !execution.batch_invariant ? cuda::div_up(p.batch, teams) : 1;
-  return p.max_iterations / turns >= cuda_tuning(device).kept_cost_iterations;
+  // Passes over points take half as long as those over costs.
+  const std::int64_t each = cuda_tuning(device).kept_cost_iterations * (!p.cost.data && turns > 1 ? 2 : 1);
+  return p.max_iterations >= each * turns;
 }
 
 // The number of blocks for a problem whose exponentials stay in shared memory. One for so many elements is
