@@ -107,12 +107,17 @@ def gpu_detail() -> str:
         ]
         for row in rows
     ]
-    empty = newest([row for row in tables.load("nvidia-*/*.json") if row["op"] == "framework_step"], "device")
     floor = "".join(
         f" A step through an autograd.Function that computes nothing takes {number(row['step_ms'])} ms there."
-        for row in empty
+        for row in newest(framework_steps(), "device")
     )
     return f"{markdown(header, body)}\n\n{origin(rows)}.{floor}{eager_times()}"
+
+
+def framework_steps() -> list[Row]:
+    """A step that computes nothing, in the runs of gpu_rows(): hosts differ."""
+    runs = {("framework_step", row["commit"]) for row in gpu_rows()}
+    return [row for row in tables.load("nvidia-*/*.json") if (row["op"], row["commit"]) in runs]
 
 
 def eager_times() -> str:
@@ -166,11 +171,7 @@ def gpu_precision() -> str:
 
 def gpu_limits() -> str:
     """Each row next to the limit that binds it: forward and training step in a CUDA graph, and the step in eager mode."""
-    empty = {
-        row["device"]: row["step_ms"]
-        for row in tables.load("nvidia-*/*.json")
-        if row["op"] == "framework_step"
-    }
+    empty = {row["device"]: row["step_ms"] for row in framework_steps()}
     body, shown = [], []
     for row in gpu_rows():
         size, cells = size_of(row), []
