@@ -16,8 +16,8 @@ struct CudaTuning {
   // longer than passes. Unit: elements of a cost matrix, or pairs of points.
   int idle_block_elements;
   // A problem whose exponentials stay in shared memory gets one block for so many elements, where a cluster
-  // has room for it. Other such problems get one block for four times as many. Unit: elements of a cost
-  // matrix.
+  // has room for it. Other problems of short rows get one block for four times as many, those of long rows
+  // for as many. Unit: elements of a cost matrix.
   int kept_block_elements;
   // From so many iterations on, exponentials of given float32 costs stay in shared memory. Problems with more
   // than 512 costs in a row, or 256 in float64, need so many for each turn that the problems of a batch take.

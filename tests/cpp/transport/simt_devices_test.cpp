@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/half.h"
 #include "cuda/threads/messages.h"
 #include "device_buffer.h"
 #include "graphs.h"
@@ -112,6 +113,28 @@ TEST_F(Devices, TooLittleSharedMemory) {
   const DeviceBuffer workspace(bytes);
   const Status status = sinkhorn(p, out, {workspace.data(), bytes}, execution);
   EXPECT_EQ(status.code, StatusCode::kUnsupported) << status.message;
+}
+
+// Passes of longer rows over costs of binary16 need more shared memory than an A100 has. Shorter ones do not.
+TEST_F(Devices, HalfCostsOfAnA100) {
+  simt::device.compute_capability_major = 8;
+  simt::device.shared_bytes = 163 * 1024 - 256;
+  const std::vector<detail::Float16> stored(20 * 600, detail::rounded_to<detail::Float16>(0.5F));
+  const DeviceBuffer cost(stored), value(sizeof(float));
+  SinkhornProblem p;
+  p.batch = 1;
+  p.n = 20;
+  p.m = 600;
+  p.cost = {cost.data(), {20 * 600, 600, 1}};
+  p.half_cost = true;
+  p.max_iterations = 10;
+  SinkhornOutputs out;
+  out.value = value.data();
+  const Execution execution = Execution::cuda(0, nullptr);
+  const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+  const DeviceBuffer workspace(bytes);
+  ASSERT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
+  EXPECT_NEAR(value.read<float>(1)[0], 0.5, 1e-6);
 }
 
 // Tensors end where their last number does, and AddressSanitizer sees a byte that is read behind it. Points

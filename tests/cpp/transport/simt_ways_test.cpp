@@ -109,10 +109,9 @@ TEST_F(WaysCuda, AnErrorSaysWhyAndWhichWaysCan) {
   EXPECT_EQ(
       to_string(Points{.m = 6145}.value(by("kept_rows"), value)),
       "way: kept_rows cannot serve this call: it takes rows of at most 6144 costs; these ways can: points");
-  EXPECT_EQ(
-      to_string(Points{.m = 513, .dim = 9}.value(by("kept_rows"), value)),
-      "way: kept_rows cannot serve this call: it takes more than 512 points y, or 256 in float64, with at "
-      "most 8 features; these ways can: points, points_on_units");
+  EXPECT_EQ(to_string(Points{.m = 513, .dim = 9}.value(by("kept_rows"), value)),
+            "way: kept_rows cannot serve this call: with more than 512 points y, or 256 in float64, it takes "
+            "at most 8 features; these ways can: points, points_on_units");
   EXPECT_EQ(
       to_string(Points{.n = 5000, .m = 500}.value(by("kept_rows"), value)),
       "way: kept_rows cannot serve this call: shared memory has no room for the exponentials of all pairs; "

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/numbers/half.cuh"
+#include "transport/cuda/kept/kept_layout.h"
 #include "transport/cuda/solve/side.cuh"
 
 namespace warpalign::detail::transport {
@@ -33,13 +34,13 @@ struct KeptCosts {
         column_stride(p.cost_stride[2]),
         count(columns.count),
         is_half(sizeof(Real) == 4 && p.half_cost),
-        has_quads(!is_half && are_quads(p.cost, p.cost_stride, columns.p.length)) {
+        has_quads(!is_half && are_quads(p.cost, p.cost_stride, length_of(p, columns))) {
     const std::int64_t from = first_cost(p, rows) + first * stride;
     data = static_cast<const unsigned char*>(p.cost) + from * (is_half ? 2 : sizeof(Real));
   }
 
-  // Columns j ... j + 3 of row n, which is the block's n-th one. existing() makes those behind the last
-  // column 0; they are any number before.
+  // Columns j ... j + 3 of the block's n-th row. Those behind the last column have any costs until existing()
+  // sets them to 0.
   [[nodiscard]] __device__ __forceinline__ KeptQuad<Real> quad(int n, int j) const {
     const std::int64_t row = n * stride;
     if (has_quads) return *reinterpret_cast<const KeptQuad<Real>*>(static_cast<const Real*>(data) + row + j);
@@ -58,6 +59,13 @@ struct KeptCosts {
       if (j + c >= count) costs.v[c] = 0;
     }
     return costs;
+  }
+
+ private:
+  // Of a row in memory. Rows of costs that are made of points are padded.
+  [[nodiscard]] static __device__ __forceinline__ int length_of(const SolveParams<Real>& p,
+                                                                const Side<Real>& columns) {
+    return p.layout.of_points ? kept_stride(columns.p.length) : columns.p.length;
   }
 };
 

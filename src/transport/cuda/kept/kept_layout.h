@@ -115,7 +115,7 @@ struct alignas(16) KeptBlock {
   } places;
 };
 
-// Longer rows (long_rows.cuh): the most of them, threads of a block, and rows that a thread works on at a
+// Longer rows (long_rows.cuh): the most columns, threads of a block, and rows that a thread works on at a
 // time.
 inline constexpr int kMostLongColumns = 6144;
 template <class Real>

@@ -1,5 +1,5 @@
-// The part of a problem of kept_rows.cuh that a block owns, its shared memory, and what is made of points:
-// their costs, which go to the workspace, and gradients with respect to them.
+// The part of a problem of kept_rows.cuh that a block owns, its shared memory, and what is made of points,
+// also for long_rows.cuh: their costs, which go to the workspace, and gradients with respect to them.
 #pragma once
 
 #include "transport/cuda/costs/pass.cuh"

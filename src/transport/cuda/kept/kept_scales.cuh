@@ -1,4 +1,5 @@
-// Scales of kept_rows.cuh: how they follow from sums, and the exponentials that they are factors of.
+// Scales of kept_rows.cuh and long_rows.cuh: how they follow from sums, and the exponentials that they are
+// factors of.
 #pragma once
 
 #include <math_constants.h>

@@ -4,16 +4,19 @@
 // A block of the team owns neighbouring rows of E, all of them in its shared memory, and updates the scales
 // of some neighbouring columns. A thread works on the quads of four neighbouring columns number t,
 // t + threads, ... of its block's rows. In an iteration
-//   1. a thread multiplies its columns of E by v, eight rows at a time. Lanes join their parts of a row's sum
-//   by shuffles, warps in shared memory. Barrier. Some threads update the rows' scales u. Barrier.
-//   2. a thread multiplies its columns of E by u. The block's sums of columns go to global memory. Barrier of
-//   the team.
-//   3. a warp joins all blocks' sums of a quad of its block's columns, in their order, and updates v, which
-//   goes to global memory. Barrier of the team. Every thread reads v of its quads.
+//   1. a thread multiplies its columns of E by v and their weights, eight rows at a time. Lanes join their
+//   parts of a row's sum by shuffles, warps in shared memory. Barrier. Some threads update the rows' scales
+//   u. Barrier.
+//   2. a thread multiplies its columns of E by u and the rows' weights. The block's sums of columns go to
+//   global memory. Barrier of the team.
+//   3. a warp joins all blocks' sums of a quad of its block's columns, in a fixed order and in float64,
+//   because the rounding of a sum may be the same in every iteration, and updates v. v times the weights goes
+//   to global memory. Barrier of the team. Every thread reads those of its quads.
 // What a block writes to global memory between two barriers of the team, others read behind the second one,
 // and it is written again behind the next one at the earliest.
 #pragma once
 
+#include "transport/cuda/costs/row_stream.cuh"
 #include "transport/cuda/kept/kept_points.cuh"
 #include "transport/cuda/kept/long_kernel.cuh"
 
@@ -64,15 +67,15 @@ class LongRows : public LongKernel<Real> {
   using Course = typename Scales::Course;
 
   // Joins kCount numbers of every lane over the warp. A lane gets the sum number lane / (32 / kCount).
-  template <int kCount>
-  [[nodiscard]] static __device__ __forceinline__ Real joined_in_warp(Real (&v)[kCount]) {
+  template <class Number, int kCount>
+  [[nodiscard]] static __device__ __forceinline__ Number joined_in_warp(Number (&v)[kCount]) {
     int bit = 16;
 #pragma unroll
     for (int half = kCount / 2; half > 0; half /= 2, bit /= 2) {
       const bool is_upper = (threadIdx.x & bit) != 0;
 #pragma unroll
       for (int r = 0; r < half; ++r) {
-        const Real given = is_upper ? v[r] : v[r + half], kept = is_upper ? v[r + half] : v[r];
+        const Number given = is_upper ? v[r] : v[r + half], kept = is_upper ? v[r + half] : v[r];
         v[r] = kept + cuda::shuffle_xor(given, bit);
       }
     }
@@ -117,10 +120,14 @@ class LongRows : public LongKernel<Real> {
     this->for_each(shape_.padded, [&](int n) {
       const Point point = at.rows[n];
       const Real old[1] = {scales[n]};
-      Real sums[1] = {}, to[1] = {1};
+      Real to[1] = {1};
       if (n < own_) {
+        double sum = 0;
 #pragma unroll 8
-        for (int warp = 0; warp < shape_.warps; ++warp) sums[0] += at.parts[warp * shape_.padded + n];
+        for (int warp = 0; warp < shape_.warps; ++warp) {
+          sum += static_cast<double>(at.parts[warp * shape_.padded + n]);
+        }
+        const Real sums[1] = {static_cast<Real>(sum)};
         bool goes_on = false;
         Scales::template update<1>(course, law, {point}, old, sums, flags, goes_on, to);
         if (goes_on) flags[kGoesOn] = 1;
@@ -159,14 +166,14 @@ class LongRows : public LongKernel<Real> {
 #pragma unroll 1
     for (int first = 4 * warp; first < own_columns_; first += 4 * shape_.warps) {
       const Real* const from = this->records_ + this->first_column_ + first;
-      Quad total{};
+      double total[4] = {};
 #pragma unroll 5
       for (int b = lane; b < blocks_; b += 32) {
         const Quad v = *reinterpret_cast<const Quad*>(from + static_cast<std::int64_t>(b) * numbers);
 #pragma unroll
-        for (int c = 0; c < 4; ++c) total.v[c] += v.v[c];
+        for (int c = 0; c < 4; ++c) total[c] += static_cast<double>(v.v[c]);
       }
-      const Real sums[1] = {joined_in_warp(total.v)};  // of column lane / 8
+      const Real sums[1] = {static_cast<Real>(joined_in_warp(total))};  // of column lane / 8
       const int k = first + lane / 8;
       if (lane % 8 > 0 || k >= own_columns_) continue;
       const Point point = at.columns[k];
@@ -245,6 +252,7 @@ class LongKept : public Passes {
  public:
   using Real = typename Passes::Real;
   static constexpr int kMostShortColumns = Passes::kShape.columns();
+  static_assert(Passes::kShape.width == kLongThreads<Real> && kMostShortColumns >= kMostLongColumns);
   static constexpr bool kHasPoints = !Passes::kHalf;  // whether costs may be made of points
 
   __device__ __forceinline__ LongKept(const SolveParams<Real>& p, const Team& team, const Side<Real>& rows,
@@ -264,7 +272,11 @@ class LongKept : public Passes {
   }
 
   __device__ __attribute__((noinline)) float prepare() const {
-    if constexpr (kHasPoints) return points().prepare();
+    if constexpr (kHasPoints) {
+      points().prepare();
+      // Passes copy these costs in bulk, which is another proxy. A barrier of the team follows.
+      if (kHasRowStreams && sizeof(Real) == 4 && p_.dim > 0) cuda::fence_bulk();
+    }
     return 0;
   }
   __device__ __attribute__((noinline)) void write_gradients(const Pass& pass) const {

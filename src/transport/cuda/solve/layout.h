@@ -72,8 +72,8 @@ constexpr std::size_t dense_shared_bytes(const RowShape& shape, int threads) {
 inline constexpr int kMostShortColumns = 512;
 inline constexpr int kShortMoves = 4;
 
-// The numbers that a block of kept/kept_rows.cuh tells the others of its team beside its sums of columns:
-// its flags, and three that keep places apart.
+// The numbers that a block whose exponentials are kept tells the others of its team beside its sums of
+// columns: its flags, and three that keep places apart.
 inline constexpr int kToldFlags = 4;
 
 // Costs from points: a block owns 64 points of one side at a time.

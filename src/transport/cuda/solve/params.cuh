@@ -114,6 +114,7 @@ struct SolveParams {
   SolveLayout layout;
   Real* short_sums;       // (teams, 2, team_blocks, columns + kShortMoves), for several blocks
   Real* kept_sums;        // (teams, 2, team_blocks, kToldFlags more than kept_costs has), for several blocks
+                          // or long rows (LongKernel)
   Real* kept_costs;       // (teams, rows, columns rounded up to 4): of points, where `cost` points to
   int terms;              // binary16 numbers of a packed coordinate; 0: points are not packed
   float* centres;         // (teams, D): the centre of packed points

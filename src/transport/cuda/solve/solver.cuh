@@ -128,7 +128,7 @@ class Solver {
         if (!certified_) return 0;
         const auto found = costs_.iterate(team_, pass_at_current(), most, symmetric, kCertified,
                                           p_.tolerance * kLog2E<double>);
-        if (found.done == 0 && found.in_range) return 0;  // the problem is not of these
+        if (found.done == 0 && found.in_range) return 0;  // no loop for this problem
         has_ended_ = found.ends > 0;
         rows.now = (rows.now + found.done + found.ends) % 2;
         for (Side<Real>* const side : {&rows, &columns}) {

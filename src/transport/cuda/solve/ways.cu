@@ -17,8 +17,9 @@ namespace {
 constexpr int kFewestUnitFeatures = 5;
 constexpr int kFewestSplitFeatures = kMostDimOfRows + 1;
 
-// Long rows have kernels that need as much for their other passes.
-constexpr int kLeastLongSharedBytes = 160 * 1024;
+// Shared memory of a block that other passes of long rows need: 146 KiB at most, those over costs of binary16
+// 170 KiB. With bulk copies they need more, which devices that have them have.
+constexpr int kLeastLongSharedBytes = 146 * 1024, kLeastHalfSharedBytes = 170 * 1024;
 
 RowThreads threads_of(Way way) {
   if (way == Way::kWarpRows) return RowThreads::kWarp;
@@ -82,20 +83,21 @@ bool has_long_rows(const SinkhornProblem& p) {
 // Why exponentials of a problem cannot stay in shared memory; null: they can.
 const char* why_not_kept(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
   if (columns_of(p) > kMostLongColumns) return "it takes rows of at most 6144 costs";
-  if (has_long_rows(p) && device.shared_bytes_per_block < kLeastLongSharedBytes) {
-    return "it takes rows of more than 512 costs, or 256 in float64, with 160 KiB of shared memory";
+  if (has_long_rows(p) &&
+      device.shared_bytes_per_block < (p.half_cost ? kLeastHalfSharedBytes : kLeastLongSharedBytes)) {
+    return "rows of more than 512 costs, or 256 in float64, need more shared memory than a block has here";
   }
   if (!p.cost.data && p.dim > kMostKeptDim) return "it takes points of at most 32 features";
   if (!p.cost.data && p.dim > kMostDimOfRows && has_long_rows(p)) {
-    return "it takes more than 512 points y, or 256 in float64, with at most 8 features";
+    return "with more than 512 points y, or 256 in float64, it takes at most 8 features";
   }
   return fewest_blocks(p, device) > 0 ? nullptr
                                       : "shared memory has no room for the exponentials of all pairs";
 }
 
-// Whether keeping exponentials takes less time than the other ways. Partial transport keeps none. Short
-// solves have passes that are as fast, and so have longer ones of long rows where problems of a batch wait
-// for others, because passes share the multiprocessors out among all problems.
+// Whether keeping exponentials takes less time than the other ways. Partial transport keeps none. Solves of
+// few iterations have passes that are as fast. Problems of long rows may have to take turns, because each of
+// them needs many multiprocessors. They need more iterations then: passes run on all problems at once.
 bool should_keep(const SinkhornProblem& p, const Execution& execution, const cuda::DeviceTraits& device) {
   if (why_not_kept(p, device)) return false;
   const bool is_long = has_long_rows(p);

@@ -14,7 +14,7 @@
 namespace warpalign::detail::transport {
 
 enum class Way {
-  kKeptRows,       // exponentials stay in shared memory (kept/kept_rows.cuh), of given costs or of points
+  kKeptRows,       // exponentials stay in shared memory (kept/), of given costs or of points
   kWarpRows,       // given costs: a warp owns a row
   kBlockRows,      // given costs: a block owns a row, or a segment of it
   kClusterRows,    // two blocks share a row
