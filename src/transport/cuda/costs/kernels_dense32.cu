@@ -9,11 +9,12 @@ namespace {
 using Medium = LongKept<StreamedRows<24, 256, 6>>;
 using Long = StreamedRows<48, 256, 3>;
 
+constexpr SinkhornKernel<float> kMedium = entry<SolveKernel<Medium>>(Medium::kShape);
 // The kernels, by ascending number of columns.
 constexpr SinkhornKernel<float> kByColumns[] = {
     entry<SolveKernel<Dense<float, 8, 32>>>(Dense<float, 8, 32>::kShape),
     entry<SolveKernel<Dense<float, 8, 128>>>(Dense<float, 8, 128>::kShape),
-    entry<SolveKernel<Medium>>(Medium::kShape),
+    kMedium,
     entry<SolveKernel<Long>>(Long::kShape),
 };
 
@@ -21,7 +22,7 @@ constexpr SinkhornKernel<float> kByColumns[] = {
 
 template <>
 const SinkhornKernel<float>& long_rows_kernel<float>() {
-  return kByColumns[2];
+  return kMedium;
 }
 
 template <>

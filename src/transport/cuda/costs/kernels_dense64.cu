@@ -10,10 +10,11 @@ namespace {
 
 using Long = LongKept<Dense<double, 16, 384>>;
 
+constexpr SinkhornKernel<double> kLong = entry<SolveKernel<Long>>(Long::kShape);
 // The kernels, by ascending number of columns.
 constexpr SinkhornKernel<double> kByColumns[] = {
     entry<SolveKernel<Dense<double, 4, 128>>>(Dense<double, 4, 128>::kShape),
-    entry<SolveKernel<Long>>(Long::kShape),
+    kLong,
 };
 constexpr SinkhornKernel<double> of_two_blocks() {
   SinkhornKernel<double> kernel =
@@ -27,7 +28,7 @@ constexpr SinkhornKernel<double> kOfTwoBlocks = of_two_blocks();
 
 template <>
 const SinkhornKernel<double>& long_rows_kernel<double>() {
-  return kByColumns[1];
+  return kLong;
 }
 
 template <>

@@ -43,11 +43,13 @@ class StreamedRows : public Dense<float, kColumns, kWidth, Stored> {
     }
   }
 
- private:
+ protected:
   using Base::columns_;
   using Base::p_;
   using Base::rows_;
   using Base::team_;
+
+ private:
   using Stream = RowStream<Stored, float, Base::kPadded, kWidth, kStages>;
   static constexpr int kPadded = Base::kPadded;
   static constexpr int kMostRows =

@@ -22,7 +22,7 @@ __device__ __forceinline__ bool are_quads(const void* data, const std::int64_t (
 // A block's rows in memory, and how they are read.
 template <class Real>
 struct KeptCosts {
-  const void* data;  // of the first row
+  const void* data;  // the costs of the block's first row
   std::int64_t stride, column_stride;
   int count;  // columns that exist
   bool is_half, has_quads;
@@ -62,7 +62,7 @@ struct KeptCosts {
   }
 
  private:
-  // Of a row in memory. Rows of costs that are made of points are padded.
+  // The number of costs in a row of memory. Rows that a team has made of points are padded.
   [[nodiscard]] static __device__ __forceinline__ int length_of(const SolveParams<Real>& p,
                                                                 const Side<Real>& columns) {
     return p.layout.of_points ? kept_stride(columns.p.length) : columns.p.length;

@@ -40,7 +40,7 @@ class KeptRows : public KeptTeam<Real_> {
                                                                    bool symmetric, float,
                                                                    double tolerance) const {
     if (p_.mass > 0) return {};
-    const Course course{symmetric, tolerance > 0, tolerance >= Scales::kCoarse, static_cast<Real>(tolerance)};
+    const Course course = Scales::course_of(symmetric, tolerance);
     if constexpr (Base::kMostQuads == 4) {
       if (shape_.quads == 4) return iterations<4>(team, pass, most, course);
     }
@@ -345,7 +345,7 @@ class KeptRows : public KeptTeam<Real_> {
       if (!found.in_range || is_over || found.done == most) break;
       column = make_kernel<kQuads>(pass, of_rows, of_columns, found.done % 2, false, column);
     }
-    found.last.moved[0] = is_over ? 0 : larger(1e-30F, 1.001F * static_cast<float>(course.tolerance));
+    found.last.moved[0] = course.moved(is_over);
     finish(team, column, ends, found);
     return found;
   }
@@ -360,11 +360,7 @@ class KeptRows : public KeptTeam<Real_> {
     double* const updated = rows_.potentials((rows_.now + turn + 1) % 2) + first_;
     KeptEnds mine;
     mine.out_of_range = ends && block().flags[turn] != 0 ? 1 : 0;
-    const auto taken_in = [](float& top, double at, Real scale) {
-      const double w = at + log2(static_cast<double>(scale));
-      raise(top, w);
-      return w;
-    };
+    const auto taken_in = [](float& top, double at, Real scale) { return Scales::taken_in(top, at, scale); };
     for (int n = static_cast<int>(threadIdx.x); n < own_; n += static_cast<int>(blockDim.x)) {
       const double w = from[n];
       to[n] = taken_in(mine.top[0], w, at.scales[turn * at.scales_stride + n]);

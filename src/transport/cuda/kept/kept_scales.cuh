@@ -97,7 +97,21 @@ struct KeptScales {
     bool checks;     // whether moves are looked at
     bool is_coarse;  // the tolerance is
     Real tolerance;  // in bits
+
+    // What is told of the last iteration's moves: whether they were below the tolerance.
+    [[nodiscard]] __device__ __forceinline__ float moved(bool is_over) const {
+      return is_over ? 0 : larger(1e-30F, 1.001F * static_cast<float>(tolerance));
+    }
   };
+  static __device__ __forceinline__ Course course_of(bool symmetric, double tolerance) {
+    return {symmetric, tolerance > 0, tolerance >= kCoarse, static_cast<Real>(tolerance)};
+  }
+  // A potential with its scale. Raises the largest magnitude.
+  static __device__ __forceinline__ double taken_in(float& top, double at, Real scale) {
+    const double w = at + log2(static_cast<double>(scale));
+    raise(top, w);
+    return w;
+  }
   // The new scales of kCount points, from their sums. goes_on: whether one moves by the tolerance. Leaves
   // flags of a scale or a sum out of range.
   template <int kCount>

@@ -124,11 +124,12 @@ class LongKernel {
     mine.out_of_range = ends && at.block.flags[turn] != 0 ? 1 : 0;
     for_each(own_, [&](int n) {
       const double w = from[n];
-      to[n] = taken_in(mine.top[0], w, at.scales[turn * shape_.padded + n]);
-      if (ends) updated[n] = taken_in(mine.updated, w, at.scales[(1 - turn) * shape_.padded + n]);
+      to[n] = Scales::taken_in(mine.top[0], w, at.scales[turn * shape_.padded + n]);
+      if (ends) updated[n] = Scales::taken_in(mine.updated, w, at.scales[(1 - turn) * shape_.padded + n]);
     });
-    for_each(own_columns_,
-             [&](int k) { z[k] = taken_in(mine.top[1], z[k], at.column_scales[turn * shape_.owned + k]); });
+    for_each(own_columns_, [&](int k) {
+      z[k] = Scales::taken_in(mine.top[1], z[k], at.column_scales[turn * shape_.owned + k]);
+    });
     team_.joined(mine).tell(ends, found);
   }
 
@@ -141,7 +142,7 @@ class LongKernel {
   const int own_;
   const int first_column_;  // the columns whose scales the block updates
   const int own_columns_;
-  const int blocks_;  // of the team
+  const int blocks_;  // the number of blocks of the team
   Real* const records_;
   Real* const own_record_;
 
@@ -229,12 +230,6 @@ class LongKernel {
         }
       }
     });
-  }
-  // A potential with its scale; raises the largest magnitude.
-  [[nodiscard]] static __device__ __forceinline__ double taken_in(float& top, double at, Real scale) {
-    const double w = at + log2(static_cast<double>(scale));
-    raise(top, w);
-    return w;
   }
 };
 

@@ -31,7 +31,7 @@ class LongRows : public LongKernel<Real> {
   [[nodiscard]] __device__ __attribute__((noinline)) ShortIterations run(const Pass& pass, int most,
                                                                          bool symmetric,
                                                                          double tolerance) const {
-    const Course course{symmetric, tolerance > 0, tolerance >= Scales::kCoarse, static_cast<Real>(tolerance)};
+    const Course course = Scales::course_of(symmetric, tolerance);
     const Law of_rows = Scales::law_of(rows_, pass.epsilon),
               of_columns = Scales::law_of(columns_, pass.epsilon);
     this->make_kernel(pass, of_rows, of_columns, 0, true);
@@ -44,7 +44,7 @@ class LongRows : public LongKernel<Real> {
     ShortIterations found;
     found.done = s.done;
     found.in_range = s.in_range;
-    found.last.moved[0] = s.is_over ? 0 : larger(1e-30F, 1.001F * static_cast<float>(tolerance));
+    found.last.moved[0] = course.moved(s.is_over);
     this->finish(s.done, s.ends, found);
     return found;
   }
@@ -251,13 +251,10 @@ template <class Passes>
 class LongKept : public Passes {
  public:
   using Real = typename Passes::Real;
+  using Passes::Passes;
   static constexpr int kMostShortColumns = Passes::kShape.columns();
   static_assert(Passes::kShape.width == kLongThreads<Real> && kMostShortColumns >= kMostLongColumns);
   static constexpr bool kHasPoints = !Passes::kHalf;  // whether costs may be made of points
-
-  __device__ __forceinline__ LongKept(const SolveParams<Real>& p, const Team& team, const Side<Real>& rows,
-                                      const Side<Real>& columns)
-      : Passes(p, team, rows, columns), p_(p), team_(team), rows_(rows), columns_(columns) {}
 
   static std::size_t shared_bytes(const SolveLayout& layout) {
     const std::size_t of_passes = Passes::shared_bytes(layout);
@@ -284,14 +281,14 @@ class LongKept : public Passes {
   }
 
  private:
+  using Passes::columns_;
+  using Passes::p_;
+  using Passes::rows_;
+  using Passes::team_;
+
   [[nodiscard]] __device__ __forceinline__ KeptPoints<Real> points() const {
     return {p_, team_, rows_, columns_};
   }
-
-  const SolveParams<Real>& p_;
-  const Team& team_;
-  const Side<Real>& rows_;
-  const Side<Real>& columns_;
 };
 
 }  // namespace warpalign::detail::transport

@@ -47,7 +47,8 @@ constexpr SinkhornKernel<typename Kernel::Costs::Real> entry(RowShape shape = {}
           },
           [](const SolveParams<Real>& params, cudaStream_t stream) {
             return cuda::launch(kCounted<Kernel>, launch_config<Costs>(params.layout, stream), params);
-          }};
+          },
+          [](const SolveLayout& layout) { return Costs::shared_bytes(layout); }};
 }
 
 }  // namespace warpalign::detail::transport

@@ -12,7 +12,8 @@ struct SinkhornKernel {
   // The number of blocks of this layout that the current device holds at the same time.
   Status (*resident_blocks)(const SolveLayout& layout, int* blocks);
   Status (*launch)(const SolveParams<Real>& params, cudaStream_t stream);
-  int cluster = 1;               // blocks that share a row
+  std::size_t (*shared_bytes)(const SolveLayout& layout);  // dynamic shared memory of a block
+  int cluster = 1;                                         // blocks that share a row
   int own_points = kPointsTile;  // points that a block owns at a time, for costs from points
 };
 
@@ -27,8 +28,8 @@ const SinkhornKernel<Real>* dense_kernel_for(int columns, bool streams, RowThrea
 // The same for costs of binary16.
 const SinkhornKernel<float>* half_dense_kernel_for(int columns, RowThreads threads);
 
-// The kernel for problems whose exponentials stay in shared memory, of given costs or points, and the kernels
-// for given costs with longer rows, which serve as kernels of block rows besides.
+// The kernel for problems whose exponentials stay in shared memory, of given costs or points, and those for
+// longer rows, which are also kernels for given costs.
 template <class Real>
 const SinkhornKernel<Real>& kept_rows_kernel();
 template <class Real>

@@ -17,10 +17,6 @@ namespace {
 constexpr int kFewestUnitFeatures = 5;
 constexpr int kFewestSplitFeatures = kMostDimOfRows + 1;
 
-// Shared memory of a block that other passes of long rows need: 146 KiB at most, those over costs of binary16
-// 170 KiB. With bulk copies they need more, which devices that have them have.
-constexpr int kLeastLongSharedBytes = 146 * 1024, kLeastHalfSharedBytes = 170 * 1024;
-
 RowThreads threads_of(Way way) {
   if (way == Way::kWarpRows) return RowThreads::kWarp;
   return way == Way::kClusterRows ? RowThreads::kCluster : RowThreads::kBlock;
@@ -55,16 +51,27 @@ SolveLayout kept_layout(int rows, int columns, bool of_points, int blocks, const
   return layout;
 }
 
-// The fewest blocks, at most one for a multiprocessor, whose shared memory has room for the exponentials of a
-// problem; 0: that many blocks have not.
+// The kernel for problems whose exponentials stay in shared memory.
 template <class Real>
-int fewest_blocks(int rows, int columns, bool of_points, const cuda::DeviceTraits& device) {
+const SinkhornKernel<Real>& kept_kernel(int columns, bool half_cost) {
+  if (columns <= kMostKeptColumns<Real>) return kept_rows_kernel<Real>();
+  if constexpr (std::is_same_v<Real, float>) {
+    if (half_cost) return half_long_rows_kernel();
+  }
+  return long_rows_kernel<Real>();
+}
+
+// The fewest blocks, at most one for a multiprocessor, whose shared memory has room for the exponentials of a
+// problem, and for the passes of its kernel; 0: that many blocks have not.
+template <class Real>
+int fewest_blocks(int rows, int columns, bool of_points, bool half_cost, const cuda::DeviceTraits& device) {
+  const SinkhornKernel<Real>& kernel = kept_kernel<Real>(columns, half_cost);
   const auto room = static_cast<std::size_t>(device.shared_bytes_per_block);
   const std::size_t bytes = sizeof(Real) * rows * static_cast<std::size_t>(columns);
   for (int blocks = static_cast<int>(std::min<std::size_t>(bytes / room, device.multiprocessors)) + 1;
        blocks <= std::min(rows, device.multiprocessors); ++blocks) {
     const SolveLayout layout = kept_layout<Real>(rows, columns, of_points, blocks, device);
-    if (kept_shared_bytes<Real>(layout) <= room) return blocks;
+    if (kernel.shared_bytes(layout) <= room) return blocks;
   }
   return 0;
 }
@@ -72,8 +79,8 @@ int fewest_blocks(int rows, int columns, bool of_points, const cuda::DeviceTrait
 int fewest_blocks(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
   const bool of_points = !p.cost.data;
   const int columns = columns_of(p), rows = p.n + p.m - columns;
-  return p.dtype == DType::kFloat32 ? fewest_blocks<float>(rows, columns, of_points, device)
-                                    : fewest_blocks<double>(rows, columns, of_points, device);
+  return p.dtype == DType::kFloat32 ? fewest_blocks<float>(rows, columns, of_points, p.half_cost, device)
+                                    : fewest_blocks<double>(rows, columns, of_points, p.half_cost, device);
 }
 
 bool has_long_rows(const SinkhornProblem& p) {
@@ -83,10 +90,6 @@ bool has_long_rows(const SinkhornProblem& p) {
 // Why exponentials of a problem cannot stay in shared memory; null: they can.
 const char* why_not_kept(const SinkhornProblem& p, const cuda::DeviceTraits& device) {
   if (columns_of(p) > kMostLongColumns) return "it takes rows of at most 6144 costs";
-  if (has_long_rows(p) &&
-      device.shared_bytes_per_block < (p.half_cost ? kLeastHalfSharedBytes : kLeastLongSharedBytes)) {
-    return "rows of more than 512 costs, or 256 in float64, need more shared memory than a block has here";
-  }
   if (!p.cost.data && p.dim > kMostKeptDim) return "it takes points of at most 32 features";
   if (!p.cost.data && p.dim > kMostDimOfRows && has_long_rows(p)) {
     return "with more than 512 points y, or 256 in float64, it takes at most 8 features";
@@ -128,7 +131,7 @@ int blocks_of_kept(const SolveKey& key, int fewest, bool is_long) {
 // The division of a problem whose exponentials stay in shared memory.
 template <class Real>
 Status lay_out_kept(const SolveKey& key, const SinkhornKernel<Real>& kernel, SolveLayout& layout) {
-  const int fewest = fewest_blocks<Real>(key.rows, key.columns, !key.given, key.device);
+  const int fewest = fewest_blocks<Real>(key.rows, key.columns, !key.given, key.half_cost, key.device);
   const bool is_long = key.columns > kMostKeptColumns<Real>;
   const int blocks = blocks_of_kept(key, fewest, is_long);
   layout = kept_layout<Real>(key.rows, key.columns, !key.given, blocks, key.device);
@@ -176,10 +179,8 @@ template <class Real>
 const SinkhornKernel<Real>* kernel_for(const SolveKey& key) {
   if (key.job == Job::kReadPlan) return &plan_kernel_entry<Real>();
   if (key.job == Job::kDifferentiate) return &jvp_kernel_entry<Real>();
-  if (key.keeps() && key.columns <= kMostKeptColumns<Real>) return &kept_rows_kernel<Real>();
-  if (key.keeps() && !key.half_cost) return &long_rows_kernel<Real>();
+  if (key.keeps()) return &kept_kernel<Real>(key.columns, key.half_cost);
   if constexpr (std::is_same_v<Real, float>) {
-    if (key.keeps()) return &half_long_rows_kernel();
     if (key.half_cost) return half_dense_kernel_for(key.columns, threads_of(key.way));
     if (key.way == Way::kPointsOnUnits) {
       return key.terms() == 1 ? &medium_points_kernel() : &split_points_kernel();
