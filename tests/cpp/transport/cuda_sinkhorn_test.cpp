@@ -8,53 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "device_buffer.h"
-#include "testing.h"
+#include "cuda_solves.h"
 
 namespace warpalign::test {
 namespace {
-
-class SinkhornCuda : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!has_gpu()) GTEST_SKIP() << "no GPU";
-  }
-};
-
-std::vector<double> squares(std::size_t count, unsigned seed) {
-  std::vector<double> cost = normal(count, seed);
-  for (double& c : cost) c = c * c;
-  return cost;
-}
-
-template <class Real>
-Result solve(const std::vector<double>& cost, const std::vector<double>& a, const std::vector<double>& b,
-             const SinkhornOptions& options, const char* way = nullptr, double tolerance = 0) {
-  Execution execution = Execution::cuda(0, nullptr);
-  execution.way = way;
-  return solve_on<Real, DeviceBuffer>(cost, a, b, options, tolerance, execution);
-}
-
-template <class Real>
-void check_layouts(const std::vector<std::pair<int, int>>& shapes, const char* way = nullptr) {
-  unsigned seed = 100;
-  for (const auto& [n, m] : shapes) {
-    for (int kind = 0; kind < 4; ++kind) {
-      SCOPED_TRACE(testing::Message() << n << " x " << m << ", kind " << kind);
-      SinkhornOptions options{.epsilon = 0.5, .iterations = 4};
-      if (kind == 1)
-        options.rho_a = 0.7, options.rho_b = 2, options.reference = TransportReference::kCounting;
-      if (kind == 2) options.mass = 0.6;
-      if (kind == 3) options.updates = SinkhornUpdates::kSymmetric;
-      const std::vector<double> cost = squares(static_cast<std::size_t>(n) * m, ++seed);
-      const std::vector<double> a = weights(n, seed + 1), b = weights(m, seed + 2);
-      const Result r = solve<Real>(cost, a, b, options, way);
-      expect_close<Real>(r, detail::transport::reference::sinkhorn(cost, a, b, options), options.epsilon);
-      const Result again = solve<Real>(cost, a, b, options, way);
-      EXPECT_TRUE(same_bits(r.f, again.f) && same_bits(r.grad_cost, again.grad_cost));
-    }
-  }
-}
 
 // Up to 256 columns, iterations follow each other in one loop (costs/short_rows.cuh): rows of 1 to 32 lanes,
 // with 1 to 8 columns each, of blocks of all numbers of warps and of teams of one and several blocks.
@@ -89,146 +46,6 @@ TEST_F(SinkhornCuda, ShortRowsWhoseSumsLeaveTheRange) {
   }
 }
 
-// Up to 512 columns, exponentials stay in shared memory (kept/kept_rows.cuh): rows of 1 to 32 lanes, with 8
-// or 16 columns each, of teams of one and several blocks.
-TEST_F(SinkhornCuda, KeptRows) {
-  check_layouts<float>(
-      {{5, 1}, {70, 5}, {33, 20}, {64, 64}, {20, 130}, {130, 150}, {40, 256}, {120, 257}, {150, 511}},
-      "kept_rows");
-}
-TEST_F(SinkhornCuda, KeptRowsInFloat64) {
-  check_layouts<double>({{5, 1}, {33, 20}, {64, 64}, {70, 128}, {20, 200}, {190, 256}}, "kept_rows");
-}
-
-// Longer rows of given costs (kept/long_rows.cuh): quads that no thread and that several rounds of threads
-// have, fewer rows than eight, and blocks without columns of their own.
-TEST_F(SinkhornCuda, LongKeptRows) {
-  check_layouts<float>(
-      {{20, 513}, {1, 600}, {9, 1300}, {70, 702}, {150, 1025}, {33, 2049}, {3, 6143}, {8, 6144}},
-      "kept_rows");
-}
-TEST_F(SinkhornCuda, LongKeptRowsInFloat64) {
-  check_layouts<double>({{20, 257}, {1, 300}, {33, 499}, {70, 702}, {5, 3001}}, "kept_rows");
-}
-
-// Many iterations, in which potentials take in their scales more than once, and stop where they do without
-// stored exponentials.
-template <class Real>
-void check_many_iterations(int n, int m, bool stops) {
-  const std::vector<double> cost = squares(static_cast<std::size_t>(n) * m, 41), a = weights(n, 42),
-                            b = weights(m, 43);
-  for (const auto updates :
-       {SinkhornUpdates::kAlternating, SinkhornUpdates::kSymmetric, SinkhornUpdates::kMixed}) {
-    for (const double rho : {kInf, 3.0, 0.0}) {
-      SCOPED_TRACE(testing::Message()
-                   << n << " x " << m << ", rho " << rho << ", updates " << static_cast<int>(updates));
-      SinkhornOptions options{.epsilon = 0.05, .rho_b = rho, .updates = updates, .iterations = 60};
-      expect_close<Real>(solve<Real>(cost, a, b, options, "kept_rows"),
-                         detail::transport::reference::sinkhorn(cost, a, b, options), options.epsilon);
-      if (!stops) continue;
-      options.iterations = 2000;
-      for (const double tolerance : {1e-3, 1e-2}) {  // moves of 0.0014 bits are compared in first order
-        const Result found = solve<Real>(cost, a, b, options, "kept_rows", tolerance),
-                     want = solve<Real>(cost, a, b, options, "block_rows", tolerance);
-        EXPECT_NEAR(found.iterations, want.iterations, 1);
-        EXPECT_LT(found.iterations, 2000);
-        EXPECT_LE(found.error, 1.1 * tolerance);
-        EXPECT_NEAR(found.value, want.value, 2e-5 * std::max(1.0, std::abs(want.value)));
-      }
-    }
-  }
-}
-TEST_F(SinkhornCuda, ManyIterationsOfKeptRows) {
-  check_many_iterations<float>(50, 37, true);
-  check_many_iterations<float>(130, 300, false);
-  check_many_iterations<double>(21, 14, true);
-}
-TEST_F(SinkhornCuda, ManyIterationsOfLongKeptRows) {
-  check_many_iterations<float>(40, 517, true);
-  check_many_iterations<float>(90, 1100, false);
-  check_many_iterations<double>(21, 270, true);
-}
-
-// An offset of each row and column: rows move some hundred bits in an iteration, and sums leave the range.
-void check_far_start(int n, int m, unsigned seed) {
-  for (const double far : {0.1, 0.5, 2.0}) {
-    for (const double rho : {kInf, 0.5}) {
-      const std::vector<double> of_rows = normal(n, ++seed, far), of_columns = normal(m, seed + 1, far);
-      std::vector<double> cost = squares(static_cast<std::size_t>(n) * m, seed + 2);
-      for (int k = 0; k < n * m; ++k) {
-        cost[k] = static_cast<double>(static_cast<float>(cost[k] + of_rows[k / m] + of_columns[k % m]));
-      }
-      const std::vector<double> a = weights(n, seed + 3), b = weights(m, seed + 4);
-      for (const int iterations : {1, 3, 12}) {
-        SCOPED_TRACE(testing::Message() << far << ", rho " << rho << ", iterations " << iterations);
-        const SinkhornOptions options{.epsilon = 0.01, .rho_a = rho, .rho_b = rho, .iterations = iterations};
-        const SinkhornAnswer want = detail::transport::reference::sinkhorn(cost, a, b, options);
-        const Result found = solve<float>(cost, a, b, options, "kept_rows");
-        const double scale = std::max({largest(want.f), largest(want.g), 1.0});
-        EXPECT_LE(distance(found.f, want.f), 1e-6 * scale);
-        EXPECT_LE(distance(found.g, want.g), 1e-6 * scale);
-      }
-    }
-  }
-}
-TEST_F(SinkhornCuda, KeptRowsFromAFarStart) {
-  check_far_start(40, 70, 300);
-  check_far_start(40, 530, 400);
-}
-
-// 1/15 and 1/41 are rounded in float32. Masses that differ by 9e-8 would move potentials by 2.7e-4 epsilon in
-// 3000 iterations. So weights that nobody gives are equal exactly, and given ones have the masses they have.
-void check_drift(int n, int m) {
-  const std::vector<double> cost = squares(static_cast<std::size_t>(n) * m, 61);
-  Execution execution = Execution::cuda(0, nullptr);
-  execution.way = "kept_rows";
-  for (const auto reference : {TransportReference::kProduct, TransportReference::kCounting}) {
-    for (const bool given : {false, true}) {
-      SCOPED_TRACE(testing::Message()
-                   << (given ? "given" : "equal") << ", reference " << static_cast<int>(reference));
-      std::vector<double> a(n, 1.0 / n), b(m, 1.0 / m);
-      if (given) {
-        for (std::vector<double>* const v : {&a, &b}) {
-          for (double& w : *v) w = static_cast<double>(static_cast<float>(w));
-        }
-      }
-      const SinkhornOptions options{.epsilon = 1, .reference = reference, .iterations = 3000};
-      const SinkhornAnswer want = detail::transport::reference::sinkhorn(cost, a, b, options);
-      const Result found = solve_on<float, DeviceBuffer>(cost, a, b, options, 0, execution, given);
-      EXPECT_LE(distance(found.f, want.f), 1e-5);
-      EXPECT_LE(distance(found.g, want.g), 1e-5);
-    }
-  }
-}
-TEST_F(SinkhornCuda, PotentialsOfKeptRowsDoNotDrift) {
-  check_drift(15, 41);
-  check_drift(15, 523);
-}
-
-// A row and a column without a finite cost, and weights of 0, with both references.
-template <int kN, int kM>
-void check_rows_without_finite_costs() {
-  std::vector<double> cost = squares(kN * kM, 51), a = weights(kN, 52), b = weights(kM, 53);
-  for (int j = 0; j < kM; ++j) cost[7 * kM + j] = kInf;
-  for (int i = 0; i < kN; ++i) cost[i * kM + 11] = kInf;
-  a[8] += a[7] + a[3], b[12] += b[11] + b[5];
-  a[7] = b[11] = a[3] = b[5] = 0;
-  for (const auto reference : {TransportReference::kProduct, TransportReference::kCounting}) {
-    const SinkhornOptions options{.epsilon = 0.3, .reference = reference, .iterations = 12};
-    const Result want = solve<double>(cost, a, b, options, "block_rows");
-    const Result found = solve<float>(cost, a, b, options, "kept_rows");
-    ASSERT_TRUE(found.status.ok());
-    EXPECT_TRUE(std::isfinite(want.value));
-    for (int k = 0; k < kN * kM; ++k) ASSERT_NEAR(found.grad_cost[k], want.grad_cost[k], 1e-6) << k;
-    for (int i = 0; i < kN; ++i) EXPECT_EQ(std::isinf(found.f[i]), std::isinf(want.f[i])) << i;
-    EXPECT_NEAR(found.value, want.value, 1e-5 * std::max(1.0, std::abs(want.value)));
-  }
-}
-TEST_F(SinkhornCuda, KeptRowsWithoutFiniteCosts) {
-  check_rows_without_finite_costs<20, 30>();
-  check_rows_without_finite_costs<20, 530>();
-}
-
 // float32: rows belong to a warp up to 256 columns, then to a block of 128 threads up to 1024, of 256 up to
 // 6144 and 12288; then they have segments. Those threads have 8, 16, 24 or 48 columns.
 // 4096 elements are worth a block of a team.
@@ -256,39 +73,61 @@ TEST_F(SinkhornCuda, RowsOfWarpsBlocksAndSegmentsInFloat64) {
 // A block's column sums go to memory every 128 rows of each of its warps.
 TEST_F(SinkhornCuda, ManyRows) { check_layouts<float>({{2500, 3}, {1500, 800}}); }
 
+// Potentials f and g of n x m costs in memory with these strides of rows and columns.
+std::vector<double> potentials_of_costs(const void* data, int n, int m, std::int64_t of_rows,
+                                        std::int64_t of_columns, const char* way) {
+  const DeviceBuffer a(as<float>(weights(n, 22))), b(as<float>(weights(m, 23)));
+  SinkhornProblem p;
+  p.batch = 1;
+  p.n = n;
+  p.m = m;
+  p.cost = {data, {(n - 1) * of_rows + (m - 1) * of_columns + 1, of_rows, of_columns}};
+  p.a.weights = a.data();
+  p.b.weights = b.data();
+  p.epsilon = 0.5;
+  p.max_iterations = 4;
+  const DeviceBuffer f(n * sizeof(float)), g(m * sizeof(float));
+  SinkhornOutputs out;
+  out.f = f.data();
+  out.g = g.data();
+  Execution execution = Execution::cuda(0, nullptr);
+  execution.way = way;
+  const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+  const DeviceBuffer workspace(bytes);
+  EXPECT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
+  std::vector<double> found = read<float>(f, n);
+  const std::vector<double> of_m = read<float>(g, m);
+  found.insert(found.end(), of_m.begin(), of_m.end());
+  return found;
+}
+
 // Long rows that a bulk copy cannot copy: a cost has a gap behind it. The sums have the same order.
-TEST_F(SinkhornCuda, LongRowsWithGaps) {
-  constexpr int kN = 5, kM = 6201;
-  const std::vector<double> cost = squares(kN * kM, 21), a = weights(kN, 22), b = weights(kM, 23);
-  std::vector<float> spread(2 * kN * kM, static_cast<float>(kNan));
-  for (int e = 0; e < kN * kM; ++e) spread[2 * e + 1] = static_cast<float>(cost[e]);
-  const DeviceBuffer near(as<float>(cost)), far(spread), a_data(as<float>(a)), b_data(as<float>(b));
-  const auto solved = [&](const void* data, std::int64_t stride) {
-    SinkhornProblem p;
-    p.batch = 1;
-    p.n = kN;
-    p.m = kM;
-    p.cost = {data, {kN * kM * stride, kM * stride, stride}};
-    p.a.weights = a_data.data();
-    p.b.weights = b_data.data();
-    p.epsilon = 0.5;
-    p.max_iterations = 4;
-    const DeviceBuffer f(kN * sizeof(float)), g(kM * sizeof(float));
-    SinkhornOutputs out;
-    out.f = f.data();
-    out.g = g.data();
-    const Execution execution = Execution::cuda(0, nullptr);
-    const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
-    const DeviceBuffer workspace(bytes);
-    EXPECT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
-    std::vector<double> found = read<float>(f, kN);
-    const std::vector<double> of_columns = read<float>(g, kM);
-    found.insert(found.end(), of_columns.begin(), of_columns.end());
-    return found;
-  };
-  const std::vector<double> want = solved(near.data(), 1);
-  EXPECT_TRUE(same_bits(solved(static_cast<const float*>(far.data()) + 1, 2), want));
+void check_gaps(int n, int m, const char* way) {
+  const int count = n * m;
+  const std::vector<double> cost = squares(count, 21);
+  std::vector<float> spread(2 * count, static_cast<float>(kNan));
+  for (int e = 0; e < count; ++e) spread[2 * e + 1] = static_cast<float>(cost[e]);
+  const DeviceBuffer near(as<float>(cost)), far(spread);
+  const std::vector<double> want = potentials_of_costs(near.data(), n, m, m, 1, way);
+  const auto* const first = static_cast<const float*>(far.data()) + 1;
+  EXPECT_TRUE(same_bits(potentials_of_costs(first, n, m, std::int64_t{2} * m, 2, way), want));
   EXPECT_GT(largest(want), 0);
+}
+TEST_F(SinkhornCuda, LongRowsWithGaps) {
+  check_gaps(5, 6201, nullptr);
+  check_gaps(5, 1203, "kept_rows");
+}
+
+// Costs whose columns follow each other in memory: the kernel's rows are the problem's columns.
+TEST_F(SinkhornCuda, LongKeptRowsOfATransposedMatrix) {
+  constexpr int kN = 603, kM = 40;
+  const std::vector<double> cost = squares(kN * kM, 24);
+  std::vector<double> transposed(cost.size());
+  for (int e = 0; e < kN * kM; ++e) transposed[e % kM * kN + e / kM] = cost[e];
+  const DeviceBuffer of_rows(as<float>(cost)), of_columns(as<float>(transposed));
+  const std::vector<double> want = potentials_of_costs(of_rows.data(), kN, kM, kM, 1, "block_rows");
+  const std::vector<double> found = potentials_of_costs(of_columns.data(), kN, kM, 1, kN, "kept_rows");
+  EXPECT_LE(distance(found, want), 2e-6 * std::max(1.0, largest(want)));
 }
 
 // Of multiples of 2^-10, so that 100 more is exact in float32. The plan is the same: each plan of this mass

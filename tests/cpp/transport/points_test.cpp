@@ -100,51 +100,50 @@ void check_points(CostKind kind, int n, int m, int dim, const SinkhornOptions& o
   }
 
   // Few features have ways of their own on CUDA.
-  on_path_and_by(
-      {"points", dim <= (m <= 256 ? 32 : 8) ? "kept_rows" : "points"},
-      [&]<class Buffer>(const Execution& execution) {
-        const Buffer x_data(as<Real>(x)), y_data(as<Real>(y)), a_data(as<Real>(a)), b_data(as<Real>(b));
-        SinkhornProblem p;
-        p.dtype = kDType<Real>;
-        p.batch = 1;
-        p.n = n;
-        p.m = m;
-        p.dim = dim;
-        p.x = {x_data.data(), {n * dim, dim, 1}};
-        p.y = {y_data.data(), {m * dim, dim, 1}};
-        p.cost_kind = kind;
-        p.cost_scale = kScale;
-        p.a = {a_data.data(), options.rho_a, nullptr};
-        p.b = {b_data.data(), options.rho_b, nullptr};
-        p.mass = options.mass;
-        p.updates = options.updates;
-        p.epsilon_start = options.epsilon_start;
-        p.epsilon = options.epsilon;
-        p.max_iterations = options.iterations;
-        p.tolerance = 0;
-        const Buffer value(sizeof(Real)), grad_x(n * dim * sizeof(Real)), grad_y(m * dim * sizeof(Real)),
-            plan(n * m * sizeof(Real));
-        SinkhornOutputs out;
-        out.value = value.data();
-        out.grad_x = grad_x.data();
-        out.grad_y = grad_y.data();
-        out.grad_cost = plan.data();
-        const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
-        const Buffer workspace(bytes);
-        ASSERT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
-        const double got_value = read<Real>(value, 1)[0];
-        const std::vector<double> got_x = read<Real>(grad_x, n * dim), got_y = read<Real>(grad_y, m * dim),
-                                  got_plan = read<Real>(plan, n * m);
-        const double tolerance = sizeof(Real) == 4 ? 2e-5 : 1e-10;
-        EXPECT_NEAR(got_value, want.dual, tolerance * std::max(1.0, std::abs(want.dual)));
-        const double most = largest(want.plan);
-        for (std::size_t e = 0; e < want.plan.size(); ++e) {
-          ASSERT_NEAR(got_plan[e], kScale * want.plan[e],
-                      (sizeof(Real) == 4 ? 1e-4 : 1e-9) * want.plan[e] + 1e-9 * most);
-        }
-        EXPECT_LE(distance(got_x, wanted_x), tolerance * std::max(largest(wanted_x), 1e-2));
-        EXPECT_LE(distance(got_y, wanted_y), tolerance * std::max(largest(wanted_y), 1e-2));
-      });
+  const char* const few = dim <= (m <= 256 ? 32 : 8) ? "kept_rows" : "points";
+  on_path_and_by({"points", few}, [&]<class Buffer>(const Execution& execution) {
+    const Buffer x_data(as<Real>(x)), y_data(as<Real>(y)), a_data(as<Real>(a)), b_data(as<Real>(b));
+    SinkhornProblem p;
+    p.dtype = kDType<Real>;
+    p.batch = 1;
+    p.n = n;
+    p.m = m;
+    p.dim = dim;
+    p.x = {x_data.data(), {n * dim, dim, 1}};
+    p.y = {y_data.data(), {m * dim, dim, 1}};
+    p.cost_kind = kind;
+    p.cost_scale = kScale;
+    p.a = {a_data.data(), options.rho_a, nullptr};
+    p.b = {b_data.data(), options.rho_b, nullptr};
+    p.mass = options.mass;
+    p.updates = options.updates;
+    p.epsilon_start = options.epsilon_start;
+    p.epsilon = options.epsilon;
+    p.max_iterations = options.iterations;
+    p.tolerance = 0;
+    const Buffer value(sizeof(Real)), grad_x(n * dim * sizeof(Real)), grad_y(m * dim * sizeof(Real)),
+        plan(n * m * sizeof(Real));
+    SinkhornOutputs out;
+    out.value = value.data();
+    out.grad_x = grad_x.data();
+    out.grad_y = grad_y.data();
+    out.grad_cost = plan.data();
+    const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+    const Buffer workspace(bytes);
+    ASSERT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
+    const double got_value = read<Real>(value, 1)[0];
+    const std::vector<double> got_x = read<Real>(grad_x, n * dim), got_y = read<Real>(grad_y, m * dim),
+                              got_plan = read<Real>(plan, n * m);
+    const double tolerance = sizeof(Real) == 4 ? 2e-5 : 1e-10;
+    EXPECT_NEAR(got_value, want.dual, tolerance * std::max(1.0, std::abs(want.dual)));
+    const double most = largest(want.plan);
+    for (std::size_t e = 0; e < want.plan.size(); ++e) {
+      ASSERT_NEAR(got_plan[e], kScale * want.plan[e],
+                  (sizeof(Real) == 4 ? 1e-4 : 1e-9) * want.plan[e] + 1e-9 * most);
+    }
+    EXPECT_LE(distance(got_x, wanted_x), tolerance * std::max(largest(wanted_x), 1e-2));
+    EXPECT_LE(distance(got_y, wanted_y), tolerance * std::max(largest(wanted_y), 1e-2));
+  });
 }
 
 TEST_P(SinkhornPath, CostsAndGradientsOfPoints) {

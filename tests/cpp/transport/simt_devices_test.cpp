@@ -37,6 +37,12 @@ class Devices : public ::testing::Test {
     expect_close<float>(solve_on<float, DeviceBuffer>(cost, a, b, options, 0, execution),
                         detail::transport::reference::sinkhorn(cost, a, b, options), options.epsilon);
   }
+  static Status run(const SinkhornProblem& p, const SinkhornOutputs& out) {
+    const Execution execution = Execution::cuda(0, nullptr);
+    const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
+    const DeviceBuffer workspace(bytes);
+    return sinkhorn(p, out, {workspace.data(), bytes}, execution);
+  }
 };
 
 // A team has as many blocks as are resident, and no more: nobody waits for a block that cannot begin.
@@ -108,10 +114,7 @@ TEST_F(Devices, TooLittleSharedMemory) {
   p.cost = {cost.data(), {2000, 2000, 1}};
   SinkhornOutputs out;
   out.value = value.data();
-  const Execution execution = Execution::cuda(0, nullptr);
-  const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
-  const DeviceBuffer workspace(bytes);
-  const Status status = sinkhorn(p, out, {workspace.data(), bytes}, execution);
+  const Status status = run(p, out);
   EXPECT_EQ(status.code, StatusCode::kUnsupported) << status.message;
 }
 
@@ -130,10 +133,7 @@ TEST_F(Devices, HalfCostsOfAnA100) {
   p.max_iterations = 10;
   SinkhornOutputs out;
   out.value = value.data();
-  const Execution execution = Execution::cuda(0, nullptr);
-  const std::size_t bytes = sinkhorn_workspace_bytes(p, out, execution);
-  const DeviceBuffer workspace(bytes);
-  ASSERT_TRUE(sinkhorn(p, out, {workspace.data(), bytes}, execution).ok());
+  ASSERT_TRUE(run(p, out).ok());
   EXPECT_NEAR(value.read<float>(1)[0], 0.5, 1e-6);
 }
 
