@@ -12,7 +12,7 @@ import torch
 from warpalign._core.hypotheses import State, leaves, mapped
 
 Run = Callable[[Any], tuple[Any, State]]
-"""From a state to the next state, of the same shapes, and what else is made of it."""
+"""From a state to the next state, of the same shapes, and what else is made of it. It may overwrite the state and return it."""
 
 
 class _Kept(threading.local):
@@ -49,7 +49,8 @@ class Replayed:
             try:
                 after, self._made = run(self.state)
                 for place, value in zip(leaves(self.state), leaves(after), strict=True):
-                    place.copy_(value)
+                    if value is not place:
+                        place.copy_(value)
             except Exception:
                 with suppress(RuntimeError):
                     self._graph.capture_end()

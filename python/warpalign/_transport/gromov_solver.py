@@ -57,9 +57,9 @@ class Objective(NamedTuple):
         cx, cy, share = self.cx, self.cy, 1 - self.weight
         of_x, of_y = (cx.square(), cy.square()) if self.squares is None else self.squares
         sums = plan.sum(1)
-        rows = share * _mean_product(of_x, plan.sum(2), self.symmetric)
-        columns = share * _mean_product(of_y, sums, self.symmetric)
-        cost = rows[:, :, None] + columns[:, None]
+        rows = _mean_product(of_x, plan.sum(2), share, self.symmetric)
+        columns = _mean_product(of_y, sums, share, self.symmetric)
+        cost = rows + columns.mT
         if self.features is not None and self.weight > 0:
             cost.add_(self.features, alpha=self.weight)
         if share == 0:
@@ -83,10 +83,12 @@ def _form(matrix: Tensor, v: Tensor) -> Tensor:
     return (matrix @ v[..., None] * v[..., None]).sum((1, 2))
 
 
-def _mean_product(matrix: Tensor, v: Tensor, symmetric: bool) -> Tensor:
-    """(B, N): (matrix + matrixᵀ) v."""
+def _mean_product(matrix: Tensor, v: Tensor, share: float, symmetric: bool) -> Tensor:
+    """(B, N, 1): share (matrix + matrixᵀ) v."""
     v = v[..., None]
-    return (2 * (matrix @ v) if symmetric else matrix @ v + matrix.mT @ v)[..., 0]
+    if symmetric:
+        return torch.baddbmm(v, matrix, v, beta=0, alpha=2 * share)
+    return torch.baddbmm(v, matrix, v, beta=0, alpha=share).baddbmm_(matrix.mT, v, alpha=share)
 
 
 class Schedule(NamedTuple):
@@ -157,9 +159,8 @@ def solve(
     batch, n, m = plan.shape
     done = torch.zeros(batch, dtype=torch.bool, device=plan.device)
     epsilon = schedule.epsilon.clamp(min=schedule.epsilon_start)
-    place = _Place(
-        plan, plan.new_zeros(batch, n), plan.new_zeros(batch, m), done.int(), done.clone(), done, epsilon
-    )
+    zeros = plan.new_zeros(batch, n), plan.new_zeros(batch, m)
+    place = _Place(plan.clone(), *zeros, done.int(), done.clone(), done, epsilon)
     steps = _Steps(partial(_stepped, of, weights, schedule, settings), place)
     moved: list[Tensor] = []
     for step in range(schedule.max_iter):
@@ -175,7 +176,7 @@ def solve(
 
 
 class _Place(NamedTuple):
-    """What a step begins with."""
+    """What a step begins with, and overwrites with what the next one begins with."""
 
     plan: Tensor
     f: Tensor
@@ -208,37 +209,35 @@ class _Steps:
             self.place = self._graph.state
             return self.next(left)
         self._launched += 1
-        self.place, made = self._run(self.place)
-        return made  # type: ignore[no-any-return]
+        return self._run(self.place)[1]  # type: ignore[no-any-return]
 
 
 def _stepped(
     of: Linearized, weights: Inputs, schedule: Schedule, settings: Settings, place: _Place
 ) -> tuple[_Place, tuple[Tensor, Tensor]]:
-    """The next place, and the step's epsilons and the share of the mass that moves in it."""
+    """Takes `place` on. Returns it, and the step's epsilons and the share of the mass that moves in it."""
     plan, epsilon, done = place.plan, place.epsilon, place.done
     cost = of.cost(plan)
     if schedule.proximal:
         # KL(T | last plan) = KL(T | a b^T) − <T, log(last plan / a b^T)>: the last problem's exponent.
         cost = cost - epsilon[:, None, None] * _log_density(plan, weights)
-    new, new_f, new_g = transported(
+    new, f, g = transported(
         cost, weights._replace(f0=_finite(place.f), g0=_finite(place.g)), epsilon, settings
     )
     share = torch.linalg.vector_norm(new - plan, 1, (1, 2)) / new.sum((1, 2))
+    if schedule.step < 1:
+        new = torch.lerp(plan, new, schedule.step)
     keep = done[:, None]
-    following = new if schedule.step == 1 else torch.lerp(plan, new, schedule.step)
-    stands = (epsilon <= schedule.epsilon) & (share <= schedule.tol)
-    after = _Place(
-        plan.where(keep[..., None], following),
-        place.f.where(keep, new_f),
-        place.g.where(keep, new_g),
-        place.iterations + (~done).int(),
-        place.converged | (stands & ~done),
-        done | stands | share.isnan(),
-        torch.maximum(epsilon * schedule.epsilon_factor, schedule.epsilon),
-    )
-    # A replayed step overwrites its place.
-    return after, (epsilon.clone(), share)
+    torch.where(keep[..., None], plan, new, out=plan)
+    torch.where(keep, place.f, f, out=place.f)
+    torch.where(keep, place.g, g, out=place.g)
+    place.iterations.add_(~done)
+    stands = (epsilon <= schedule.epsilon) & (share <= schedule.tol) & ~done
+    place.converged.logical_or_(stands)
+    done.logical_or_(stands).logical_or_(share.isnan())
+    of_step = epsilon.clone()
+    torch.maximum(epsilon * schedule.epsilon_factor, schedule.epsilon, out=epsilon)
+    return place, (of_step, share)
 
 
 def _finite(potential: Tensor) -> Tensor:

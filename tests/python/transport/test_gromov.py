@@ -400,6 +400,14 @@ def test_extremes(device: torch.device) -> None:
     assert int(warm.iterations) <= int(start.iterations)
 
 
+def test_steps_leave_the_given_plan_as_it_is(device: torch.device) -> None:
+    x, y = spiral(30, 0).to(device), swiss_roll(25, 1).to(device)
+    given = torch.full((30, 25), 1 / 750, device=device)
+    before = given.clone()
+    found = solve_exact(x, y, epsilon=0.01, init=given)
+    assert torch.equal(given, before) and not torch.equal(found.plan.to_dense(), before)
+
+
 def test_a_block_of_forbidden_pairs(device: torch.device) -> None:
     x, y = spiral(30, 0).to(device), swiss_roll(25, 1).to(device)
     features = torch.zeros(30, 25, device=device)
