@@ -22,7 +22,7 @@ from torch import Tensor
 from warpalign._transport import anchor_ops, ops
 from warpalign._transport.costs import DistanceNormalization, sizes_of_sides
 from warpalign._transport.gromov_plans import MEDIUM, Gibbs, PointSet, Start, rows_by_sums
-from warpalign._transport.mixing import MixedRounds, Mixing
+from warpalign._transport.mixing import Mixing
 from warpalign._transport.settings import Inputs, Settings, as_keywords
 
 _LEAST_SHARE = (
@@ -158,57 +158,30 @@ class Descent:
         assert isinstance(newest, Gibbs) and newest.of.f0 is not None
         of = of._replace(f0=newest.of.f0)
         is_small = math.prod(of.sizes) < _SMALL_PAIRS[newest.of.f0.device.type]
-        if is_small and newest.of.f0.is_cuda and settings.mass == 0:
-            plan, value_less_linear, moved = self._last_rounds(of, settings, iterations, after_each)
-        else:
-            at_once = _PARTIAL_AT_ONCE if settings.mass > 0 else _SMALL_AT_ONCE if is_small else 1
-            plan, value_less_linear, moved = self._last_calls(of, settings, iterations, at_once, after_each)
+        is_partial = settings.mass > 0
+        at_once = _PARTIAL_AT_ONCE if is_partial else _SMALL_AT_ONCE if is_small else 1
+        mixing = Mixing(newest.of.f0, mixes=not is_partial)
+        for done in range(0, iterations, at_once):
+            count = min(at_once, iterations - done)
+            # A GPU makes a call of a small problem in less time than its launches take.
+            mixing.next(partial(self._map, of, settings, count), replays=is_small and count == at_once)
+            after_each()
+            if not mixing.moved > _STANDS * settings.epsilon:
+                break
+        rows, (columns, self.regularisation) = mixing.found
+        plan = _gibbs(of, rows, columns, settings._replace(max_iterations=count))
         self._shared = self._shared_by = None
-        self.regularisation = value_less_linear
         # Where epsilon is small beside the potentials, their rounding alone moves the sums.
         f, g = plan.of.f0, plan.of.g0
         assert f is not None and g is not None
         largest = float(torch.stack([t.abs().amax() for t in (f, g)]).amax())
-        self.error = (moved + torch.finfo(f.dtype).eps * largest) / epsilon
+        self.error = (mixing.moved + torch.finfo(f.dtype).eps * largest) / epsilon
         return plan
-
-    def _last_calls(
-        self, of: Inputs, settings: Settings, iterations: int, at_once: int, after_each: Callable[[], None]
-    ) -> tuple[Gibbs, Tensor, float]:
-        """The plan, its value less the linear cost, and how far the last call moved a potential."""
-        point, mixing = of.f0, Mixing()
-        assert point is not None
-        for done in range(0, iterations, at_once):
-            plan, linear, value = self._solve(
-                of._replace(f0=point), settings, min(at_once, iterations - done)
-            )
-            image = plan.of.f0
-            assert image is not None
-            following = mixing.next(point, image)
-            after_each()
-            if not mixing.moved > _STANDS * settings.epsilon:
-                break
-            point = image if settings.mass > 0 else following
-        return plan, value - linear, mixing.moved
-
-    def _last_rounds(
-        self, of: Inputs, settings: Settings, iterations: int, after_each: Callable[[], None]
-    ) -> tuple[Gibbs, Tensor, float]:
-        """The same on a GPU, where a call of a small problem takes less time than its launches."""
-        assert of.f0 is not None
-        rounds = MixedRounds(of.f0)
-        for done in range(0, iterations, _SMALL_AT_ONCE):
-            count = min(_SMALL_AT_ONCE, iterations - done)
-            rounds.next(partial(self._map, of, settings, count), count == _SMALL_AT_ONCE)
-            after_each()
-            if not rounds.moved > _STANDS * settings.epsilon:
-                break
-        f, (g, regularisation) = rounds.found
-        return _gibbs(of, f, g, settings._replace(max_iterations=count)), regularisation, rounds.moved
 
     def _map(
         self, of: Inputs, settings: Settings, count: int, point: Tensor
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The potentials after so many iterations, and the problem's value without the linear cost."""
         plan, linear, value = self._solve(of._replace(f0=point), settings, count)
         assert plan.of.f0 is not None and plan.of.g0 is not None
         return plan.of.f0, (plan.of.g0, value - linear)

@@ -83,18 +83,22 @@ def test_mixing_finds_a_limit_and_does_not_run_away() -> None:
     limit, modes = torch.rand(1, 40).double(), torch.rand(3, 40).double()
     basis = torch.linalg.qr(modes.T).Q
     shrunk = basis @ torch.diag(torch.tensor([0.99, 0.9, 0.5]).double()) @ basis.T
-    point, mixing = limit + modes.sum(0), Mixing()
+    mixing = Mixing(limit + modes.sum(0))
     for _ in range(6):
-        image = limit + (point - limit) @ shrunk
-        point = mixing.next(point, image)
-    torch.testing.assert_close(point, limit, rtol=1e-5, atol=1e-5)
+        mixing.next(lambda point: (limit + (point - limit) @ shrunk, ()))
+    torch.testing.assert_close(mixing.found[0], limit, rtol=1e-5, atol=1e-5)
     # Potentials of sums that cannot be met grow without end, by the same step but for rounding.
-    endless, mixing = torch.rand(1, 40), Mixing()
-    along = endless / 10
-    for _ in range(6):
-        image = endless + along
-        endless = mixing.next(endless, image)
-    assert float((endless - image).abs().max()) <= 20 * 0.5
+    points = [torch.rand(1, 40)]
+    along = points[0] / 10
+
+    def endless(point: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        points.append(point)
+        return point + along, ()
+
+    mixing = Mixing(points[0])
+    for _ in range(7):
+        mixing.next(endless)
+    assert float((points[-1] - (points[-2] + along)).abs().max()) <= 20 * 0.5
 
 
 def test_weight_0_forbids_nothing() -> None:
