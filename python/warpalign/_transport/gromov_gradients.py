@@ -53,6 +53,25 @@ def _largest_differences(x: Tensor, y: Tensor) -> Tensor:
     return (x.gather(1, largest) - y.T.gather(0, largest)).abs()
 
 
+def points_of_pairs(
+    found: GromovResult,
+    distances: tuple[Distances, Distances],
+    count: int,
+    generator: torch.Generator | int | None,
+) -> tuple[Tensor, Tensor]:
+    """(N, count) and (M, count): points whose squared distances are the linearised costs of so many pairs drawn from the plan."""
+    measures = found._measures
+    assert isinstance(measures, SampledMeasures)
+    with torch.no_grad():
+        pairs = found.plan.sample(count, generator=generator).clamp(min=0)
+        unit = (2 * found.plan.mass() / count).sqrt()
+    u, v = (
+        of(places) * (unit / size)
+        for of, places, size in zip(distances, pairs.unbind(1), measures.sizes, strict=True)
+    )
+    return centred(u, v)
+
+
 def differentiable_plan(
     found: GromovResult,
     distances: tuple[Distances, Distances],
@@ -71,15 +90,8 @@ def differentiable_plan(
         feature_cost: (N, M)
         options: of :func:`warpalign.transport.sinkhorn`: epsilon, weights, penalties and mass, as the solver had them.
     """
-    measures = found._measures
-    assert isinstance(measures, SampledMeasures)
-    with torch.no_grad():
-        pairs = found.plan.sample(count, generator=generator).clamp(min=0)
-        mass = found.plan.mass()
-    u, v = (
-        of(places) / size for of, places, size in zip(distances, pairs.unbind(1), measures.sizes, strict=True)
-    )
-    cost = 2 * (1 - feature_weight) * mass / count * squares(*centred(u, v))
+    u, v = points_of_pairs(found, distances, count, generator)
+    cost = (1 - feature_weight) * squares(u, v)
     if feature_cost is not None and feature_weight > 0:
         cost = cost + feature_weight * feature_cost
     tolerance = 1e-7 if cost.dtype == torch.float64 else 1e-5

@@ -1,4 +1,4 @@
-"""Drop-in for torchgw: ``sampled_gw``, ``build_knn_graph`` and ``joint_embedding``.
+"""Drop-in for torchgw: ``sampled_gw``, ``sampled_lowrank_gw``, ``build_knn_graph`` and ``joint_embedding``.
 
 Signatures and keys of the log are the original's; :func:`warpalign.transport.gromov_wasserstein_sampled` computes. What differs:
 
@@ -12,29 +12,36 @@ Signatures and keys of the log are the original's; :func:`warpalign.transport.gr
   distances, costs and weights, through the potentials and the linearised cost of that step; the plan that its anchors are drawn from is
   a constant, too.
 * ``generator`` is new: a seed gives the same plan on one device.
+* ``sampled_lowrank_gw`` returns the factors of its plan, which is not stored, as a :class:`warpalign.transport.LowRankPlan`.
 
 ``epsilon`` is the original's, whose linearised cost leaves out the factor 2 of the derivative. Where distances come from is named by
-``distance_mode``; the original's classes of distance providers and its low-rank solver are not available.
+``distance_mode``; the original's classes of distance providers are not available.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from warpalign._core import optional
-from warpalign._transport.gromov_gradients import Distances, differentiable_plan, of_geodesics, of_table
+from warpalign._transport.gromov_gradients import differentiable_plan
 from warpalign._transport.plan import TransportPlan
-from warpalign.transport import Geodesic, NeighborGraph, gromov_wasserstein_sampled, knn_graph, sinkhorn
+from warpalign.compat._torchgw_low_rank import sampled_lowrank_gw
+from warpalign.compat._torchgw_solve import (
+    ANNEALING,
+    check_modes,
+    geometry_of,
+    require_gradients,
+    searched,
+    start_of,
+)
 from warpalign.transport import joint_embedding as embedding
+from warpalign.transport import knn_graph, sinkhorn
 
 __all__ = ["build_knn_graph", "joint_embedding", "sampled_gw", "sampled_lowrank_gw"]
-
-_MODES = ("dijkstra", "precomputed", "landmark")
-_ANNEALING = 10.0
 
 
 def sampled_gw(
@@ -115,7 +122,7 @@ def sampled_gw(
         T_init: a plan (N, K) to start from.
         generator: a torch.Generator on the CPU or a seed; None: torch's default generator.
     """
-    _check_modes(distance_mode, fgw_alpha, C_linear)
+    check_modes(distance_mode, fgw_alpha, C_linear)
     is_graph = distance_mode != "precomputed"
 
     def tensor(given: Any) -> Tensor:
@@ -140,7 +147,7 @@ def sampled_gw(
         "mass": _shared(s_shared, n, m),
         **_strengths(semi_relaxed, rho, rho_a, rho_b, factor),
     }
-    annealing = factor * epsilon * _ANNEALING
+    annealing = factor * epsilon * ANNEALING
     costs = None if C_linear is None else tensor(C_linear)
     if fgw_alpha == 1:
         plan, record = _linear(costs, options | {"annealing": annealing})
@@ -149,47 +156,24 @@ def sampled_gw(
             "feature_cost": costs if fgw_alpha > 0 else None,
             "feature_weight": fgw_alpha * factor,
         }
-        landmarks = None if distance_mode == "dijkstra" else n_landmarks
-        given, distances = _geometry(sides, is_graph, k, landmarks)
-        found = gromov_wasserstein_sampled(
-            **_detached(options | fused),
-            **given,
+        given, distances = geometry_of(sides, distance_mode, k, n_landmarks)
+        found, record = searched(
+            given,
+            _detached(options | fused),
             annealing=annealing,
-            init=_start(multiscale) if T_init is None else tensor(T_init).detach(),
+            init=start_of(multiscale) if T_init is None else tensor(T_init).detach(),
             n_anchors=M,
             step=alpha,
             max_iter=max_iter,
-            min_iter=max(min_iter_before_converge, 1),
+            min_iter=min_iter_before_converge,
             generator=generator,
-            callback=_printer(verbose_every) if verbose else None,
-            progress=False if verbose else None,
+            verbose_every=verbose_every if verbose else None,
         )
         plan = found.plan
-        record = {
-            "err_list": found.history.tolist(),
-            "n_iter": int(found.iterations),
-            "gw_cost": float(found.distortion),
-        }
-        if _require_gradients(*sides, *weights, fused["feature_cost"]):
+        if require_gradients(*sides, *weights, fused["feature_cost"]):
             plan = differentiable_plan(found, distances(), M, generator, **options, **fused)
     dense = plan.to_dense().double()
     return (dense, record) if log else dense
-
-
-def sampled_lowrank_gw(*args: Any, **kwargs: Any) -> Any:
-    """Not available: :func:`warpalign.transport.gromov_wasserstein_low_rank` is in its place, with squared distances of points.
-
-    Args:
-        *args: are not looked at.
-        **kwargs: are not looked at.
-
-    Raises:
-        NotImplementedError: always.
-    """
-    raise NotImplementedError(
-        "sampled_lowrank_gw: expected another function, as the original's arguments are not supported: write "
-        "warpalign.transport.gromov_wasserstein_low_rank(x, y, rank=...), or sampled_gw, whose default stores no distances"
-    )
 
 
 def __getattr__(name: str) -> Any:
@@ -202,42 +186,6 @@ def __getattr__(name: str) -> Any:
             name=name,
         )
     raise AttributeError(problem)
-
-
-def _geometry(
-    sides: list[Tensor], is_graph: bool, k: int, n_landmarks: int | None
-) -> tuple[dict[str, Any], Callable[[], tuple[Distances, Distances]]]:
-    """Both sets as the solver takes them, and their distances with gradients."""
-    x, y = sides
-    if not is_graph:
-        return {"distances": (x.detach(), y.detach())}, lambda: (of_table(x), of_table(y))
-    geometry = Geodesic(k=k, n_landmarks=n_landmarks)
-    if not _require_gradients(*sides):
-        return {"x": x, "y": y, "geometry": geometry}, lambda: _of_points(
-            sides, [knn_graph(side, k) for side in sides], n_landmarks
-        )
-    graphs = [knn_graph(side.detach(), k) for side in sides]
-    return {"graphs": tuple(graphs), "geometry": geometry}, lambda: _of_points(sides, graphs, n_landmarks)
-
-
-def _require_gradients(*tensors: Tensor | None) -> bool:
-    return any(t is not None and t.requires_grad for t in tensors)
-
-
-def _of_points(
-    sides: list[Tensor], graphs: list[NeighborGraph], n_landmarks: int | None
-) -> tuple[Distances, Distances]:
-    of_x, of_y = (of_geodesics(side, graph, n_landmarks) for side, graph in zip(sides, graphs, strict=True))
-    return of_x, of_y
-
-
-def _check_modes(distance_mode: str, fgw_alpha: float, C_linear: Any) -> None:
-    if distance_mode not in _MODES:
-        raise ValueError(f"distance_mode: expected one of {', '.join(_MODES)}, got {distance_mode!r}")
-    if not 0 <= fgw_alpha <= 1:
-        raise ValueError(f"fgw_alpha: expected a number from 0 to 1, got {fgw_alpha}")
-    if fgw_alpha > 0 and C_linear is None:
-        raise ValueError(f"C_linear: expected costs (N, K) with fgw_alpha = {fgw_alpha}, got None")
 
 
 def _linear(costs: Tensor | None, options: dict[str, Any]) -> tuple[TransportPlan, dict[str, Any]]:
@@ -311,17 +259,5 @@ def _shared(s_shared: int | None, n: int, m: int) -> float | None:
     return s_shared / max(n, m)
 
 
-def _start(multiscale: bool) -> Literal["eccentricity", "multiscale"]:
-    return "multiscale" if multiscale else "eccentricity"
-
-
 def _detached(options: dict[str, Any]) -> dict[str, Any]:
     return {name: one.detach() if isinstance(one, Tensor) else one for name, one in options.items()}
-
-
-def _printer(every: int) -> Any:
-    def report(step: int, epsilon: Tensor, cost: Tensor) -> None:
-        if step % every == 0:
-            print(f"step {step}: epsilon {float(epsilon):.3g}, linearised cost {float(cost):.6g}")
-
-    return report

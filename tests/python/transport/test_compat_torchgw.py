@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.python.transport.clouds import spiral, swiss_roll
 from tests.python.transport.test_gromov import geodesics
 from warpalign._transport.gromov_solver import Objective
-from warpalign.compat import torchgw
+from warpalign.compat import _torchgw_solve, torchgw
 from warpalign.transport import connected_components, gromov_wasserstein_sampled, sinkhorn
 
 sampled_gw = partial(torchgw.sampled_gw, generator=0)
@@ -98,7 +98,7 @@ def test_float64_on_a_gpu_is_solved_in_float32(mode: str, monkeypatch: pytest.Mo
         given.extend(side.dtype for side in sides)
         return gromov_wasserstein_sampled(*args, **options)
 
-    monkeypatch.setattr(torchgw, "gromov_wasserstein_sampled", noting)
+    monkeypatch.setattr(_torchgw_solve, "gromov_wasserstein_sampled", noting)
     options: dict[str, Any] = {"X_source": SPIRAL, "X_target": ROLL, "k": 5, "n_landmarks": 20}
     if mode == "precomputed":
         options = {"dist_source": geodesics(SPIRAL), "dist_target": geodesics(ROLL)}
@@ -216,7 +216,7 @@ def one_solve(monkeypatch: pytest.MonkeyPatch) -> None:
             found.append(gromov_wasserstein_sampled(*args, **options))
         return found[0]
 
-    monkeypatch.setattr(torchgw, "gromov_wasserstein_sampled", solve)
+    monkeypatch.setattr(_torchgw_solve, "gromov_wasserstein_sampled", solve)
 
 
 RELAXED: dict[str, dict[str, Any]] = {
@@ -288,6 +288,40 @@ def test_gradients_on_a_gpu(mode: str) -> None:
     for on_gpu, on_cpu in zip(*found, strict=True):
         # Plans that differ by rounding give other anchors. Another seed moves gradients by 7 to 14 % on a CPU.
         assert float((on_gpu - on_cpu).norm()) <= 0.3 * float(on_cpu.norm())
+
+
+@pytest.mark.parametrize("mode", ["dijkstra", "precomputed", "landmark"])
+def test_plans_of_low_rank(mode: str, device: torch.device) -> None:
+    """Their distortion is no larger than that of the plan whose pairs they have, and their marginals are exact."""
+    options: dict[str, Any] = {"X_source": SPIRAL, "X_target": ROLL, "k": 5, "n_landmarks": 20}
+    if mode == "precomputed":
+        options = {"dist_source": geodesics(SPIRAL), "dist_target": geodesics(ROLL)}
+    options |= {"M": 80, "epsilon": 0.005, "max_iter": 60, "distance_mode": mode, "device": device}
+    plan, record = torchgw.sampled_lowrank_gw(**options, rank=25, log=True, generator=0)
+    assert plan.shape == (400, 500) and plan.rank == 25 and plan.q.device.type == device.type
+    assert set(record) == {"err_list", "n_iter", "gw_cost"}
+    dense = plan.to_dense().cpu().double()
+    torch.testing.assert_close(dense.sum(1), torch.full((400,), 1 / 400).double(), rtol=1e-4, atol=0)
+    torch.testing.assert_close(dense.sum(0), torch.full((500,), 1 / 500).double(), rtol=1e-4, atol=0)
+    assert correlation(dense.argmax(1)) >= 0.99
+    assert distortion(dense) <= distortion(sampled_gw(**options).cpu()) / 2
+
+
+def test_weights_of_plans_of_low_rank_and_arguments_of_the_other_function() -> None:
+    x, y = spiral(30, 0).numpy(), swiss_roll(40, 1).numpy()
+    p, q = (torch.rand(n, generator=torch.Generator().manual_seed(n)) + 0.1 for n in (30, 40))
+    p, q = p / p.sum(), q / q.sum()
+    plan, again = (
+        torchgw.sampled_lowrank_gw(
+            x, y, p, q, rank=5, k=5, max_iter=20, lr_max_iter=50, lr_dykstra_max_iter=20, mixed_precision=True,
+            fgw_alpha=0, rho=None, differentiable=False, tol=1e-3, grad_mode="implicit", generator=0,
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    assert plan.q.dtype == torch.float32
+    assert torch.equal(again.q, plan.q) and torch.equal(again.r, plan.r)
+    torch.testing.assert_close(plan.to_dense().sum(1), p, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(plan.to_dense().sum(0), q, rtol=1e-4, atol=1e-7)
 
 
 def test_names_that_are_not_available_have_a_remedy() -> None:

@@ -18,6 +18,15 @@ def of_sampled_gw(message: str, **changed: Any) -> BadCall:
     return BadCall(lambda given: torchgw.sampled_gw(X, Y, k=2, **changed), ValueError, message, cpu_only=True)
 
 
+def of_low_rank(message: str, error: type[BaseException] = ValueError, **changed: Any) -> BadCall:
+    return BadCall(
+        lambda given: torchgw.sampled_lowrank_gw(X, Y, k=2, **{"rank": 2, "max_iter": 2, **changed}),
+        error,
+        message,
+        cpu_only=True,
+    )
+
+
 def embedded(message: str, error: type[BaseException] = ValueError, **changed: Any) -> BadCall:
     good: dict[str, Any] = {"data": {"x": X, "y": Y}, "plans": {"y": torch.ones(5, 6)}, "anchor": "x"}
     return BadCall(lambda given: joint_embedding(**good | changed), error, message, cpu_only=True)
@@ -38,12 +47,27 @@ CALLS: BadCalls = {
     "sampled_gw: relaxed and partial": of_sampled_gw(
         "rho_a: expected None with mass, which ties both sides, got 2.0", s_shared=4, rho=1.0
     ),
-    "sampled_lowrank_gw": BadCall(
-        lambda given: torchgw.sampled_lowrank_gw(X, Y, rank=2),
+    "sampled_lowrank_gw: fgw_alpha": of_low_rank(
+        "fgw_alpha: expected 0.0 for a plan of low rank, got float: write sampled_gw(..., fgw_alpha=...)",
         NotImplementedError,
-        "sampled_lowrank_gw: expected another function, as the original's arguments are not supported: write "
-        "warpalign.transport.gromov_wasserstein_low_rank(x, y, rank=...), or sampled_gw, whose default stores no distances",
-        cpu_only=True,
+        fgw_alpha=0.5,
+    ),
+    "sampled_lowrank_gw: C_linear": of_low_rank(
+        "C_linear: expected None for a plan of low rank, got Tensor: write sampled_gw(..., C_linear=...)",
+        NotImplementedError,
+        C_linear=torch.rand(5, 6),
+    ),
+    "sampled_lowrank_gw: a name": of_low_rank(
+        "ranks: expected an argument of sampled_lowrank_gw or sampled_gw, got another name",
+        TypeError,
+        ranks=2,
+    ),
+    "sampled_lowrank_gw: distance_mode": of_low_rank(
+        "distance_mode: expected one of dijkstra, precomputed, landmark, got 'geodesic'",
+        distance_mode="geodesic",
+    ),
+    "sampled_lowrank_gw: rank": of_low_rank(
+        "rank: expected at most the smaller number of points, 5, got 6", rank=6
     ),
     "torchgw: a distance provider": BadCall(
         lambda given: torchgw.PrecomputedProvider,

@@ -1,0 +1,152 @@
+"""torchgw's plans of low rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpalign._core.randomness import cpu_generator
+from warpalign._transport.gromov_gradients import points_of_pairs
+from warpalign.compat._torchgw_solve import ANNEALING, check_modes, geometry_of, searched, start_of
+from warpalign.transport import sinkhorn_low_rank
+
+_NOT_OF_LOW_RANK = {
+    "fgw_alpha": 0.0,
+    "C_linear": None,
+    "s_shared": None,
+    "semi_relaxed": False,
+    "rho": None,
+    "differentiable": False,
+}
+_WITHOUT_EFFECT = ("tol", "n_coarse", "lambda_ema_beta", "grad_mode", "rho_a", "rho_b")
+
+
+def sampled_lowrank_gw(
+    X_source: Any = None,
+    X_target: Any = None,
+    p: Any = None,
+    q: Any = None,
+    *,
+    rank: int = 30,
+    lr_max_iter: int = 1000,
+    lr_dykstra_max_iter: int = 10,
+    distance_mode: str = "dijkstra",
+    dist_source: Any = None,
+    dist_target: Any = None,
+    n_landmarks: int = 50,
+    M: int = 50,
+    alpha: float = 0.9,
+    max_iter: int = 500,
+    epsilon: float = 0.001,
+    k: int = 30,
+    min_iter_before_converge: int = 50,
+    device: Any = None,
+    verbose: bool = False,
+    verbose_every: int = 20,
+    log: bool = False,
+    multiscale: bool = False,
+    mixed_precision: bool = False,
+    T_init: Any = None,
+    generator: torch.Generator | int | None = None,
+    **others: Any,
+) -> Any:
+    """A plan (N, K) of low rank between points X_source (N, D) and X_target (K, E), in memory linear in N + K.
+
+    The plan of :func:`warpalign.compat.torchgw.sampled_gw`, which is not stored, gives M pairs of points. The result is the plan of low rank with the least
+    linearised cost of these pairs, without an entropic term: that of :func:`warpalign.transport.sinkhorn_low_rank` between points whose
+    coordinates are their distances to the pairs' points. Its marginals are p and q. The original's documentation names the arguments,
+    but not the defaults of the first three.
+
+    Source: Scetbon, Cuturi & Peyré, "Low-rank Sinkhorn factorization", ICML 2021.
+
+    Args:
+        X_source: (N, D) points; None with distance_mode="precomputed".
+        X_target: (K, E) points; None with distance_mode="precomputed".
+        p: (N,) weights; None: 1 / N each.
+        q: (K,) weights; None: 1 / K each.
+        rank: the number of components, from 1 to min(N, K).
+        lr_max_iter: the maximum number of steps of the problem of low rank.
+        lr_dykstra_max_iter: the iterations of a step's projection onto the marginals, at least 2.
+        distance_mode: as in :func:`warpalign.compat.torchgw.sampled_gw`.
+        dist_source: (N, N) distances, with distance_mode="precomputed".
+        dist_target: (K, K) distances, with distance_mode="precomputed".
+        n_landmarks: the number of landmarks, with distance_mode="landmark".
+        M: anchors of a step, and the pairs of the last one.
+        alpha: the share of the newest plan in what anchors are drawn from.
+        max_iter: the maximum number of steps of :func:`warpalign.compat.torchgw.sampled_gw`.
+        epsilon: that of :func:`warpalign.compat.torchgw.sampled_gw`.
+        k: the neighbours of a point in the graphs.
+        min_iter_before_converge: steps of :func:`warpalign.compat.torchgw.sampled_gw`, at least.
+        device: where to compute; None: where the tensors are.
+        verbose: whether the linearised cost is printed.
+        verbose_every: after how many steps it is printed.
+        log: a dict follows, as that of :func:`warpalign.compat.torchgw.sampled_gw`. "gw_cost" is that of the plan before the last step.
+        multiscale: without T_init, start from the plan of 200 points of each set.
+        mixed_precision: True: float32 in the place of float64. On a GPU it is float32 in any case.
+        T_init: a plan (N, K) to start from.
+        generator: a torch.Generator on the CPU or a seed; None: torch's default generator.
+        **others: further arguments of :func:`warpalign.compat.torchgw.sampled_gw`, with its defaults: plans of low rank are balanced, of distances alone, and have
+            no gradients. ``tol``, ``n_coarse``, ``lambda_ema_beta`` and ``grad_mode`` change nothing.
+
+    Returns:
+        A LowRankPlan, or, with log, a pair (plan, dict). ``plan.to_dense()`` is the matrix.
+
+    Raises:
+        NotImplementedError: fgw_alpha, C_linear, s_shared, semi_relaxed, rho or differentiable has another value than its default.
+        TypeError: an argument is of the wrong type, or unknown.
+        ValueError: shapes or values do not fit. Messages name the argument, what was expected and what came.
+    """
+    _check_others(others)
+    check_modes(distance_mode, 0.0, None)
+
+    def tensor(given: Any) -> Tensor:
+        one = torch.as_tensor(given).detach().to(device)
+        return one.to(torch.float32 if mixed_precision or one.is_cuda else torch.float64)
+
+    is_graph = distance_mode != "precomputed"
+    sides = [tensor(one) for one in ((X_source, X_target) if is_graph else (dist_source, dist_target))]
+    weights = [None if w is None else tensor(w) for w in (p, q)]
+    given, distances = geometry_of(sides, distance_mode, k, n_landmarks)
+    draws = cpu_generator(generator)
+    found, record = searched(
+        given,
+        {"a": weights[0], "b": weights[1], "epsilon": 2 * epsilon},
+        annealing=2 * epsilon * ANNEALING,
+        init=start_of(multiscale) if T_init is None else tensor(T_init),
+        n_anchors=M,
+        step=alpha,
+        max_iter=max_iter,
+        min_iter=min_iter_before_converge,
+        generator=draws,
+        verbose_every=verbose_every if verbose else None,
+    )
+    u, v = points_of_pairs(found, distances(), M, draws)
+    plan = sinkhorn_low_rank(
+        u,
+        v,
+        rank=rank,
+        a=weights[0],
+        b=weights[1],
+        max_iter=lr_max_iter,
+        projection_iters=lr_dykstra_max_iter,
+        generator=draws,
+    ).plan
+    return (plan, record) if log else plan
+
+
+def _check_others(given: dict[str, Any]) -> None:
+    """Arguments of sampled_gw that plans of low rank do not have."""
+    for name, value in given.items():
+        if name in _WITHOUT_EFFECT:
+            continue
+        if name not in _NOT_OF_LOW_RANK:
+            raise TypeError(
+                f"{name}: expected an argument of sampled_lowrank_gw or sampled_gw, got another name"
+            )
+        default = _NOT_OF_LOW_RANK[name]
+        if value is not default and not (isinstance(value, (int, float)) and value == default):
+            raise NotImplementedError(
+                f"{name}: expected {default!r} for a plan of low rank, got {type(value).__name__}: write sampled_gw(..., {name}=...)"
+            )
