@@ -1,10 +1,10 @@
-"""Times the two ways to iterate on rows of more than 512 costs: passes over them, and exponentials kept in shared memory.
+"""Compares the two implementations of iterations on long rows: of more than 512 costs, in float64 of more than 256.
 
     python -m benchmarks.transport.long_rows
 
-Sizes are those of `benchmarks/transport/sizes.py`. Each is measured in a CUDA graph, with the way named: "kept_rows", and
-"block_rows" (given costs) or "points". `err_value` and `err_gradient` are as in `measure.py`.
-Writes benchmarks/results/<gpu>/<date>-<commit>-transport-long-rows.json.
+One passes over the costs in each iteration, the other keeps exponentials in shared memory. Each problem is timed in a CUDA graph with
+either of them forced: columns `passes_...` are of the way "block_rows" (given costs) or "points", columns `kept_...` of "kept_rows".
+Errors are those of `measure.py`. Writes benchmarks/results/<gpu>/<date>-<commit>-transport-long-rows.json.
 """
 
 from __future__ import annotations

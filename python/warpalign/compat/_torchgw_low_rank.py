@@ -52,12 +52,15 @@ def sampled_lowrank_gw(
     generator: torch.Generator | int | None = None,
     **others: Any,
 ) -> Any:
-    """A plan (N, K) of low rank between points X_source (N, D) and X_target (K, E), in memory linear in N + K.
+    """Computes a plan of low rank (N, K) between points X_source (N, D) and X_target (K, E).
 
-    The plan of :func:`warpalign.compat.torchgw.sampled_gw`, which is not stored, gives M pairs of points. The result is the plan of low rank with the least
-    linearised cost of these pairs, without an entropic term: that of :func:`warpalign.transport.sinkhorn_low_rank` between points whose
-    coordinates are their distances to the pairs' points. Its marginals are p and q. The original's documentation names the arguments,
-    but not the defaults of the first three.
+    The function first runs :func:`warpalign.compat.torchgw.sampled_gw` without its dense result, and samples M pairs of points (anchors)
+    from the plan. Then each point is represented by its distances to the anchors, and
+    :func:`warpalign.transport.sinkhorn_low_rank` is called on these coordinates. It minimises the cost that is linearised at the
+    anchors over plans of the given rank with the marginals p and q, without an entropic term. The minimum may be a local one.
+
+    The memory of the plan is linear in N + K; given distances and T_init are full matrices. torchgw does not document the defaults of
+    ``rank``, ``lr_max_iter`` and ``lr_dykstra_max_iter``: those of this function may differ.
 
     Source: Scetbon, Cuturi & Peyré, "Low-rank Sinkhorn factorization", ICML 2021.
 
@@ -73,22 +76,24 @@ def sampled_lowrank_gw(
         dist_source: (N, N) distances, with distance_mode="precomputed".
         dist_target: (K, K) distances, with distance_mode="precomputed".
         n_landmarks: the number of landmarks, with distance_mode="landmark".
-        M: anchors of a step, and the pairs of the last one.
-        alpha: the share of the newest plan in what anchors are drawn from.
+        M: the number of anchors of a step, and of those at which the problem of low rank is linearised.
+        alpha: the weight of the newest plan in the mixture of plans from which anchors are sampled.
         max_iter: the maximum number of steps of :func:`warpalign.compat.torchgw.sampled_gw`.
-        epsilon: that of :func:`warpalign.compat.torchgw.sampled_gw`.
+        epsilon: the regularisation strength of :func:`warpalign.compat.torchgw.sampled_gw`.
         k: the neighbours of a point in the graphs.
-        min_iter_before_converge: steps of :func:`warpalign.compat.torchgw.sampled_gw`, at least.
+        min_iter_before_converge: the minimum number of steps of :func:`warpalign.compat.torchgw.sampled_gw`.
         device: where to compute; None: where the tensors are.
         verbose: whether the linearised cost is printed.
-        verbose_every: after how many steps it is printed.
-        log: a dict follows, as that of :func:`warpalign.compat.torchgw.sampled_gw`. "gw_cost" is that of the plan before the last step.
+        verbose_every: the number of steps between two lines that are printed.
+        log: whether to return a dict as well, with the entries of :func:`warpalign.compat.torchgw.sampled_gw`. "gw_cost" belongs to the
+            plan from which the anchors are sampled.
         multiscale: without T_init, start from the plan of 200 points of each set.
         mixed_precision: True: float32 in the place of float64. On a GPU it is float32 in any case.
         T_init: a plan (N, K) to start from.
         generator: a torch.Generator on the CPU or a seed; None: torch's default generator.
-        **others: further arguments of :func:`warpalign.compat.torchgw.sampled_gw`, with its defaults: plans of low rank are balanced, of distances alone, and have
-            no gradients. ``tol``, ``n_coarse``, ``lambda_ema_beta`` and ``grad_mode`` change nothing.
+        **others: the remaining arguments of :func:`warpalign.compat.torchgw.sampled_gw`. ``tol``, ``n_coarse``, ``lambda_ema_beta``,
+            ``grad_mode``, ``rho_a`` and ``rho_b`` have no effect. The others are accepted with their default values alone, because
+            features, relaxed marginals and gradients are not supported.
 
     Returns:
         A LowRankPlan, or, with log, a pair (plan, dict). ``plan.to_dense()`` is the matrix.
