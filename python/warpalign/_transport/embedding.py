@@ -125,7 +125,7 @@ def _inverse_root(matrix: Tensor) -> Tensor:
 def _applied(plan: TransportPlan | Tensor, x: Tensor) -> Tensor:
     """T x / (mass of T)"""
     if isinstance(plan, TransportPlan):
-        values = plan.apply(x.to(plan.f))
+        values = plan.apply(x.to(plan._like))
         return values.to(x.dtype) / plan.mass().to(x.dtype)
     table = plan.to(x)
     return table @ x / table.sum()

@@ -163,8 +163,9 @@ class Descent:
         mixing = Mixing(newest.of.f0, mixes=not is_partial)
         for done in range(0, iterations, at_once):
             count = min(at_once, iterations - done)
-            # A GPU makes a call of a small problem in less time than its launches take.
-            mixing.next(partial(self._map, of, settings, count), replays=is_small and count == at_once)
+            # A GPU makes a few iterations of a small problem in less time than their launches take.
+            replays = is_small and not is_partial and count == at_once
+            mixing.next(partial(self._map, of, settings, count), replays)
             after_each()
             if not mixing.moved > _STANDS * settings.epsilon:
                 break

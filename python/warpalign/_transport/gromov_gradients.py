@@ -22,13 +22,13 @@ from warpalign._transport.path_gradients import path_lengths
 from warpalign._transport.plan import TransportPlan
 
 Distances = Callable[[Tensor], Tensor]
-"""(S,) places -> (N, S): from all points of a set to those at the places."""
+"""(S,) places -> (N, S): from the points at the places to all points of a set."""
 _MOST_ITERATIONS = 10_000
 
 
 def of_table(table: Tensor) -> Distances:
-    """Given distances (N, N)."""
-    return lambda places: table[:, places]
+    """Given distances (N, N), from the points at the places."""
+    return lambda places: table[places].T
 
 
 def of_geodesics(points: Tensor, graph: NeighborGraph, n_landmarks: int | None) -> Distances:

@@ -90,7 +90,7 @@ class Mixing:
             moved = self._graph()
         else:
             self._path, moved = run(self._path)
-            self._launched = True
+            self._launched, self._graph = True, None  # a graph would go on from where it was
         self.moved = float(moved)
 
 

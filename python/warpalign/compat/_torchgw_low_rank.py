@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from warpalign._core.checks import check_count
 from warpalign._core.randomness import cpu_generator
 from warpalign._transport.gromov_gradients import points_of_pairs
+from warpalign._transport.low_rank.inputs import check_rank
+from warpalign._transport.plan import TransportPlan
 from warpalign.compat._torchgw_solve import ANNEALING, check_modes, geometry_of, searched, start_of
 from warpalign.transport import sinkhorn_low_rank
 
@@ -18,9 +23,12 @@ _NOT_OF_LOW_RANK = {
     "s_shared": None,
     "semi_relaxed": False,
     "rho": None,
+    "rho_a": 1.0,
+    "rho_b": 1.0,
     "differentiable": False,
 }
-_WITHOUT_EFFECT = ("tol", "n_coarse", "lambda_ema_beta", "grad_mode", "rho_a", "rho_b")
+_WITHOUT_EFFECT = ("tol", "n_coarse", "lambda_ema_beta", "grad_mode")
+_RANK = 30
 
 
 def sampled_lowrank_gw(
@@ -29,7 +37,7 @@ def sampled_lowrank_gw(
     p: Any = None,
     q: Any = None,
     *,
-    rank: int = 30,
+    rank: int | None = None,
     lr_max_iter: int = 1000,
     lr_dykstra_max_iter: int = 10,
     distance_mode: str = "dijkstra",
@@ -67,10 +75,10 @@ def sampled_lowrank_gw(
     Args:
         X_source: (N, D) points; None with distance_mode="precomputed".
         X_target: (K, E) points; None with distance_mode="precomputed".
-        p: (N,) weights; None: 1 / N each.
-        q: (K,) weights; None: 1 / K each.
-        rank: the number of components, from 1 to min(N, K).
-        lr_max_iter: the maximum number of steps of the problem of low rank.
+        p: (N,) weights >= 0; None: 1 / N each.
+        q: (K,) weights >= 0, of the sum of p; None: 1 / K each.
+        rank: the number of components, from 1 to min(N, K); None: 30, or min(N, K) where that is less.
+        lr_max_iter: the maximum number of steps of the problem of low rank, at least 1.
         lr_dykstra_max_iter: the iterations of a step's projection onto the marginals, at least 2.
         distance_mode: as in :func:`warpalign.compat.torchgw.sampled_gw`.
         dist_source: (N, N) distances, with distance_mode="precomputed".
@@ -86,40 +94,59 @@ def sampled_lowrank_gw(
         verbose: whether the linearised cost is printed.
         verbose_every: the number of steps between two lines that are printed.
         log: whether to return a dict as well, with the entries of :func:`warpalign.compat.torchgw.sampled_gw`. "gw_cost" belongs to the
-            plan from which the anchors are sampled.
+            plan from which the anchors are sampled. Two more entries, "lr_converged" and "lr_n_iter", say whether the problem of low
+            rank has converged, and after how many steps.
         multiscale: without T_init, start from the plan of 200 points of each set.
         mixed_precision: True: float32 in the place of float64. On a GPU it is float32 in any case.
-        T_init: a plan (N, K) to start from.
+        T_init: a plan (N, K) to start from, a matrix or a :class:`warpalign.transport.TransportPlan`.
         generator: a torch.Generator on the CPU or a seed; None: torch's default generator.
-        **others: the remaining arguments of :func:`warpalign.compat.torchgw.sampled_gw`. ``tol``, ``n_coarse``, ``lambda_ema_beta``,
-            ``grad_mode``, ``rho_a`` and ``rho_b`` have no effect. The others are accepted with their default values alone, because
-            features, relaxed marginals and gradients are not supported.
+        **others: the remaining arguments of :func:`warpalign.compat.torchgw.sampled_gw`. ``tol``, ``n_coarse``, ``lambda_ema_beta``
+            and ``grad_mode`` have no effect. The others are accepted with their default values alone, because features, relaxed
+            marginals and gradients are not supported.
 
     Returns:
         A LowRankPlan, or, with log, a pair (plan, dict). ``plan.to_dense()`` is the matrix.
 
     Raises:
-        NotImplementedError: fgw_alpha, C_linear, s_shared, semi_relaxed, rho or differentiable has another value than its default.
-        TypeError: an argument is of the wrong type, or unknown.
-        ValueError: shapes or values do not fit. Messages name the argument, what was expected and what came.
+        NotImplementedError: fgw_alpha, C_linear, s_shared, semi_relaxed, rho, rho_a, rho_b or differentiable has another value than its
+            default.
+        TypeError: an argument is of the wrong type, missing or unknown.
+        ValueError: shapes or values do not fit. A message of a solver names the solver's argument, such as max_iter.
+
+    Warns:
+        UserWarning: on a CPU, the problem of low rank has not converged, and log is False.
     """
     _check_others(others)
     check_modes(distance_mode, 0.0, None)
+    steps = check_count(lr_max_iter, "lr_max_iter")
+    projections = check_count(lr_dykstra_max_iter, "lr_dykstra_max_iter", 2)
 
     def tensor(given: Any) -> Tensor:
         one = torch.as_tensor(given).detach().to(device)
         return one.to(torch.float32 if mixed_precision or one.is_cuda else torch.float64)
 
-    is_graph = distance_mode != "precomputed"
-    sides = [tensor(one) for one in ((X_source, X_target) if is_graph else (dist_source, dist_target))]
+    names = ("dist_source", "dist_target") if distance_mode == "precomputed" else ("X_source", "X_target")
+    given = {
+        "dist_source": dist_source,
+        "dist_target": dist_target,
+        "X_source": X_source,
+        "X_target": X_target,
+    }
+    for name in names:
+        if given[name] is None:
+            raise TypeError(f'{name}: expected an array with distance_mode="{distance_mode}", got None')
+    sides = [tensor(given[name]) for name in names]
+    fewest = min(map(len, sides))
+    components = check_rank(min(_RANK, fewest) if rank is None else rank, (fewest, fewest))
     weights = [None if w is None else tensor(w) for w in (p, q)]
-    given, distances = geometry_of(sides, distance_mode, k, n_landmarks)
+    start = T_init if T_init is None or isinstance(T_init, TransportPlan) else tensor(T_init)
+    geometry, distances = geometry_of(sides, distance_mode, k, n_landmarks, needs_distances=True)
     draws = cpu_generator(generator)
     found, record = searched(
-        given,
+        geometry,
         {"a": weights[0], "b": weights[1], "epsilon": 2 * epsilon},
         annealing=2 * epsilon * ANNEALING,
-        init=start_of(multiscale) if T_init is None else tensor(T_init),
+        init=start_of(multiscale) if start is None else start,
         n_anchors=M,
         step=alpha,
         max_iter=max_iter,
@@ -128,17 +155,26 @@ def sampled_lowrank_gw(
         verbose_every=verbose_every if verbose else None,
     )
     u, v = points_of_pairs(found, distances(), M, draws)
-    plan = sinkhorn_low_rank(
+    result = sinkhorn_low_rank(
         u,
         v,
-        rank=rank,
+        rank=components,
         a=weights[0],
         b=weights[1],
-        max_iter=lr_max_iter,
-        projection_iters=lr_dykstra_max_iter,
+        max_iter=steps,
+        projection_iters=projections,
         generator=draws,
-    ).plan
-    return (plan, record) if log else plan
+    )
+    if log:
+        record |= {"lr_converged": bool(result.converged), "lr_n_iter": int(result.iterations)}
+        return result.plan, record
+    if u.device.type == "cpu" and not bool(result.converged):
+        warnings.warn(
+            f"sampled_lowrank_gw: expected steps that move less than 1e-4 of the mass, got more in the last of lr_max_iter = {steps}: "
+            "write a larger lr_max_iter",
+            stacklevel=2,
+        )
+    return result.plan
 
 
 def _check_others(given: dict[str, Any]) -> None:
@@ -151,7 +187,10 @@ def _check_others(given: dict[str, Any]) -> None:
                 f"{name}: expected an argument of sampled_lowrank_gw or sampled_gw, got another name"
             )
         default = _NOT_OF_LOW_RANK[name]
-        if value is not default and not (isinstance(value, (int, float)) and value == default):
+        one = value.item() if isinstance(value, np.generic) else value
+        is_number = isinstance(one, (int, float))
+        if one is not default and not (is_number and one == default):
+            got = repr(one) if is_number else type(one).__name__
             raise NotImplementedError(
-                f"{name}: expected {default!r} for a plan of low rank, got {type(value).__name__}: write sampled_gw(..., {name}=...)"
+                f"{name}: expected {default!r} for a plan of low rank, got {got}: write sampled_gw(..., {name}=...)"
             )

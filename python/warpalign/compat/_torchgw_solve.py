@@ -26,15 +26,15 @@ def check_modes(distance_mode: str, fgw_alpha: float, C_linear: Any) -> None:
 
 
 def geometry_of(
-    sides: list[Tensor], distance_mode: str, k: int, n_landmarks: int
+    sides: list[Tensor], distance_mode: str, k: int, n_landmarks: int, needs_distances: bool = False
 ) -> tuple[dict[str, Any], Callable[[], tuple[Distances, Distances]]]:
-    """Both sets as the solver takes them, and their distances with gradients."""
+    """Both sets as the solver takes them, and their distances with gradients. needs_distances: whether these are used in any case."""
     x, y = sides
     if distance_mode == "precomputed":
         return {"distances": (x.detach(), y.detach())}, lambda: (of_table(x), of_table(y))
     landmarks = None if distance_mode == "dijkstra" else n_landmarks
     geometry = Geodesic(k=k, n_landmarks=landmarks)
-    if not require_gradients(*sides):
+    if not needs_distances and not require_gradients(*sides):
         return {"x": x, "y": y, "geometry": geometry}, lambda: _of_points(
             sides, [knn_graph(side, k) for side in sides], landmarks
         )

@@ -299,7 +299,10 @@ def test_plans_of_low_rank(mode: str, device: torch.device) -> None:
     options |= {"M": 80, "epsilon": 0.005, "max_iter": 60, "distance_mode": mode, "device": device}
     plan, record = torchgw.sampled_lowrank_gw(**options, rank=25, log=True, generator=0)
     assert plan.shape == (400, 500) and plan.rank == 25 and plan.q.device.type == device.type
-    assert set(record) == {"err_list", "n_iter", "gw_cost"}
+    assert (
+        set(record) == {"err_list", "n_iter", "gw_cost", "lr_converged", "lr_n_iter"}
+        and record["lr_converged"]
+    )
     dense = plan.to_dense().cpu().double()
     torch.testing.assert_close(dense.sum(1), torch.full((400,), 1 / 400).double(), rtol=1e-4, atol=0)
     torch.testing.assert_close(dense.sum(0), torch.full((500,), 1 / 500).double(), rtol=1e-4, atol=0)
@@ -314,14 +317,42 @@ def test_weights_of_plans_of_low_rank_and_arguments_of_the_other_function() -> N
     plan, again = (
         torchgw.sampled_lowrank_gw(
             x, y, p, q, rank=5, k=5, max_iter=20, lr_max_iter=50, lr_dykstra_max_iter=20, mixed_precision=True,
-            fgw_alpha=0, rho=None, differentiable=False, tol=1e-3, grad_mode="implicit", generator=0,
+            fgw_alpha=0, rho=None, log=False, differentiable=False, tol=1e-3, grad_mode="implicit", generator=0,
         )
         for _ in range(2)
     )  # fmt: skip
     assert plan.q.dtype == torch.float32
     assert torch.equal(again.q, plan.q) and torch.equal(again.r, plan.r)
+    embedded = torchgw.joint_embedding("x", {"x": x, "y": y}, {"y": plan}, dim=3)
+    dense = torchgw.joint_embedding("x", {"x": x, "y": y}, {"y": plan.to_dense()}, dim=3)
+    torch.testing.assert_close(embedded["y"], dense["y"], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(plan.to_dense().sum(1), p, rtol=1e-4, atol=1e-7)
     torch.testing.assert_close(plan.to_dense().sum(0), q, rtol=1e-4, atol=1e-7)
+
+
+def test_starts_of_plans_of_low_rank_and_what_they_say(capsys: pytest.CaptureFixture[str]) -> None:
+    """All starts end; few steps of the problem of low rank are told; fewer points than the default rank are no error."""
+    solve = partial(
+        torchgw.sampled_lowrank_gw, spiral(30, 0), swiss_roll(25, 1), k=5, max_iter=3, generator=0
+    )
+    first = solve()
+    assert first.rank == 25
+    for start in (first, first.to_dense(), None):
+        assert solve(T_init=start, multiscale=start is None, rank=3, verbose=True, verbose_every=1).rank == 3
+    assert "linearised cost" in capsys.readouterr().out
+    with pytest.warns(UserWarning, match="lr_max_iter = 2: write a larger lr_max_iter"):
+        solve(rank=3, lr_max_iter=2)
+    assert not solve(rank=3, lr_max_iter=2, log=True)[1]["lr_converged"]
+    for name, value in {
+        "s_shared": 4,
+        "semi_relaxed": True,
+        "rho": 1,
+        "rho_a": 2.0,
+        "differentiable": True,
+    }.items():
+        with pytest.raises(NotImplementedError, match=f"{name}: expected .* got {value}: write sampled_gw"):
+            solve(**{name: value})
+    solve(fgw_alpha=np.float32(0), differentiable=np.bool_(False), rho_b=1)
 
 
 def test_names_that_are_not_available_have_a_remedy() -> None:

@@ -20,7 +20,9 @@ def of_sampled_gw(message: str, **changed: Any) -> BadCall:
 
 def of_low_rank(message: str, error: type[BaseException] = ValueError, **changed: Any) -> BadCall:
     return BadCall(
-        lambda given: torchgw.sampled_lowrank_gw(X, Y, k=2, **{"rank": 2, "max_iter": 2, **changed}),
+        lambda given: torchgw.sampled_lowrank_gw(
+            **{"X_source": X, "X_target": Y, "k": 2, "rank": 2, "max_iter": 2, **changed}
+        ),
         error,
         message,
         cpu_only=True,
@@ -48,7 +50,7 @@ CALLS: BadCalls = {
         "rho_a: expected None with mass, which ties both sides, got 2.0", s_shared=4, rho=1.0
     ),
     "sampled_lowrank_gw: fgw_alpha": of_low_rank(
-        "fgw_alpha: expected 0.0 for a plan of low rank, got float: write sampled_gw(..., fgw_alpha=...)",
+        "fgw_alpha: expected 0.0 for a plan of low rank, got 0.5: write sampled_gw(..., fgw_alpha=...)",
         NotImplementedError,
         fgw_alpha=0.5,
     ),
@@ -56,6 +58,16 @@ CALLS: BadCalls = {
         "C_linear: expected None for a plan of low rank, got Tensor: write sampled_gw(..., C_linear=...)",
         NotImplementedError,
         C_linear=torch.rand(5, 6),
+    ),
+    "sampled_lowrank_gw: points": of_low_rank(
+        'X_target: expected an array with distance_mode="landmark", got None',
+        TypeError,
+        X_target=None,
+        distance_mode="landmark",
+    ),
+    "sampled_lowrank_gw: lr_max_iter": of_low_rank("lr_max_iter: expected at least 1, got 0", lr_max_iter=0),
+    "sampled_lowrank_gw: lr_dykstra_max_iter": of_low_rank(
+        "lr_dykstra_max_iter: expected at least 2, got 1", lr_dykstra_max_iter=1
     ),
     "sampled_lowrank_gw: a name": of_low_rank(
         "ranks: expected an argument of sampled_lowrank_gw or sampled_gw, got another name",
