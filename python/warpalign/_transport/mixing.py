@@ -25,9 +25,9 @@ class _Path(NamedTuple):
     point: Tensor
     """(1, N): what is mapped."""
     image: Tensor
-    """(1, N): of the point before,"""
+    """(1, N): that of the point before,"""
     move: Tensor
-    """(1, N): and where it lies from that point."""
+    """(1, N): and its difference to that point."""
     changes: Tensor
     """(_MEMORY, N) float64: differences of images, the newest in the place of the oldest,"""
     turns: Tensor

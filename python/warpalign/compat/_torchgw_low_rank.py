@@ -13,9 +13,8 @@ from warpalign._core.checks import check_count
 from warpalign._core.randomness import cpu_generator
 from warpalign._transport.gromov_gradients import points_of_pairs
 from warpalign._transport.low_rank.inputs import check_rank
-from warpalign._transport.plan import TransportPlan
-from warpalign.compat._torchgw_solve import ANNEALING, check_modes, geometry_of, searched, start_of
-from warpalign.transport import sinkhorn_low_rank
+from warpalign.compat._torchgw_solve import ANNEALING, check_modes, geometry_of, searched, sides_of, start_of
+from warpalign.transport import ConvergenceWarning, sinkhorn_low_rank
 
 _NOT_OF_LOW_RANK = {
     "fgw_alpha": 0.0,
@@ -114,7 +113,7 @@ def sampled_lowrank_gw(
         ValueError: shapes or values do not fit. A message of a solver names the solver's argument, such as max_iter.
 
     Warns:
-        UserWarning: on a CPU, the problem of low rank has not converged, and log is False.
+        ConvergenceWarning: the problem of low rank has not converged, and log is False.
     """
     _check_others(others)
     check_modes(distance_mode, 0.0, None)
@@ -125,28 +124,17 @@ def sampled_lowrank_gw(
         one = torch.as_tensor(given).detach().to(device)
         return one.to(torch.float32 if mixed_precision or one.is_cuda else torch.float64)
 
-    names = ("dist_source", "dist_target") if distance_mode == "precomputed" else ("X_source", "X_target")
-    given = {
-        "dist_source": dist_source,
-        "dist_target": dist_target,
-        "X_source": X_source,
-        "X_target": X_target,
-    }
-    for name in names:
-        if given[name] is None:
-            raise TypeError(f'{name}: expected an array with distance_mode="{distance_mode}", got None')
-    sides = [tensor(given[name]) for name in names]
+    sides = sides_of(distance_mode, (X_source, X_target), (dist_source, dist_target), tensor)
     fewest = min(map(len, sides))
     components = check_rank(min(_RANK, fewest) if rank is None else rank, (fewest, fewest))
     weights = [None if w is None else tensor(w) for w in (p, q)]
-    start = T_init if T_init is None or isinstance(T_init, TransportPlan) else tensor(T_init)
     geometry, distances = geometry_of(sides, distance_mode, k, n_landmarks, needs_distances=True)
     draws = cpu_generator(generator)
     found, record = searched(
         geometry,
         {"a": weights[0], "b": weights[1], "epsilon": 2 * epsilon},
         annealing=2 * epsilon * ANNEALING,
-        init=start_of(multiscale) if start is None else start,
+        init=start_of(multiscale, T_init, tensor),
         n_anchors=M,
         step=alpha,
         max_iter=max_iter,
@@ -168,10 +156,11 @@ def sampled_lowrank_gw(
     if log:
         record |= {"lr_converged": bool(result.converged), "lr_n_iter": int(result.iterations)}
         return result.plan, record
-    if u.device.type == "cpu" and not bool(result.converged):
+    if not bool(result.converged):
         warnings.warn(
             f"sampled_lowrank_gw: expected steps that move less than 1e-4 of the mass, got more in the last of lr_max_iter = {steps}: "
             "write a larger lr_max_iter",
+            ConvergenceWarning,
             stacklevel=2,
         )
     return result.plan

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from warpalign._transport.gromov_gradients import Distances, of_geodesics, of_table
 from warpalign._transport.gromov_result import GromovResult
+from warpalign._transport.plan import TransportPlan
 from warpalign.transport import Geodesic, NeighborGraph, gromov_wasserstein_sampled, knn_graph
 
 ANNEALING = 10.0
@@ -23,6 +24,19 @@ def check_modes(distance_mode: str, fgw_alpha: float, C_linear: Any) -> None:
         raise ValueError(f"fgw_alpha: expected a number from 0 to 1, got {fgw_alpha}")
     if fgw_alpha > 0 and C_linear is None:
         raise ValueError(f"C_linear: expected costs (N, K) with fgw_alpha = {fgw_alpha}, got None")
+
+
+def sides_of(
+    distance_mode: str, points: tuple[Any, Any], tables: tuple[Any, Any], tensor: Callable[[Any], Tensor]
+) -> list[Tensor]:
+    """Both sets: points, or distances with distance_mode="precomputed"."""
+    is_table = distance_mode == "precomputed"
+    names = ("dist_source", "dist_target") if is_table else ("X_source", "X_target")
+    given = tables if is_table else points
+    for name, one in zip(names, given, strict=True):
+        if one is None:
+            raise TypeError(f'{name}: expected an array with distance_mode="{distance_mode}", got None')
+    return [tensor(one) for one in given]
 
 
 def geometry_of(
@@ -73,8 +87,12 @@ def searched(
     return found, record
 
 
-def start_of(multiscale: bool) -> Literal["eccentricity", "multiscale"]:
-    return "multiscale" if multiscale else "eccentricity"
+def start_of(
+    multiscale: bool, T_init: Any, tensor: Callable[[Any], Tensor]
+) -> Literal["eccentricity", "multiscale"] | Tensor | TransportPlan:
+    if T_init is None:
+        return "multiscale" if multiscale else "eccentricity"
+    return T_init if isinstance(T_init, TransportPlan) else tensor(T_init).detach()
 
 
 def _printer(every: int) -> Any:

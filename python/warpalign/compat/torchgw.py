@@ -36,6 +36,7 @@ from warpalign.compat._torchgw_solve import (
     geometry_of,
     require_gradients,
     searched,
+    sides_of,
     start_of,
 )
 from warpalign.transport import joint_embedding as embedding
@@ -84,8 +85,8 @@ def sampled_gw(
     """The plan (N, K) between points X_source (N, D) and X_target (K, E), dense and in float64.
 
     Args:
-        X_source: (N, D) points; None with distance_mode="precomputed".
-        X_target: (K, E) points; None with distance_mode="precomputed".
+        X_source: (N, D) points; None with distance_mode="precomputed" or fgw_alpha = 1.
+        X_target: (K, E) points; None with distance_mode="precomputed" or fgw_alpha = 1.
         p: (N,) weights; None: uniform, with s_shared 1 / max(N, K) each.
         q: (K,) weights; None: as p.
         distance_mode: "dijkstra": shortest paths on graphs of k neighbours, searched from the anchors. "landmark": the largest
@@ -119,11 +120,10 @@ def sampled_gw(
         n_coarse: changes nothing.
         lambda_ema_beta: changes nothing.
         mixed_precision: True: float32 in the place of float64. On a GPU, steps with fgw_alpha < 1 are float32 in any case.
-        T_init: a plan (N, K) to start from.
+        T_init: a plan (N, K) to start from, a matrix or a :class:`warpalign.transport.TransportPlan`.
         generator: a torch.Generator on the CPU or a seed; None: torch's default generator.
     """
     check_modes(distance_mode, fgw_alpha, C_linear)
-    is_graph = distance_mode != "precomputed"
 
     def tensor(given: Any) -> Tensor:
         one = torch.as_tensor(given).to(device)
@@ -131,7 +131,11 @@ def sampled_gw(
         one = one.to(torch.float32 if is_single else torch.float64)
         return one if differentiable else one.detach()
 
-    sides = [tensor(one) for one in ((X_source, X_target) if is_graph else (dist_source, dist_target))]
+    costs = None if C_linear is None else tensor(C_linear)
+    if fgw_alpha == 1 and costs is not None:
+        sides = [costs[:, 0], costs[0]]  # only their lengths are looked at
+    else:
+        sides = sides_of(distance_mode, (X_source, X_target), (dist_source, dist_target), tensor)
     n, m = (len(side) for side in sides)
     largest = max(n, m)
     weights = [
@@ -148,7 +152,6 @@ def sampled_gw(
         **_strengths(semi_relaxed, rho, rho_a, rho_b, factor),
     }
     annealing = factor * epsilon * ANNEALING
-    costs = None if C_linear is None else tensor(C_linear)
     if fgw_alpha == 1:
         plan, record = _linear(costs, options | {"annealing": annealing})
     else:
@@ -161,7 +164,7 @@ def sampled_gw(
             given,
             _detached(options | fused),
             annealing=annealing,
-            init=start_of(multiscale) if T_init is None else tensor(T_init).detach(),
+            init=start_of(multiscale, T_init, tensor),
             n_anchors=M,
             step=alpha,
             max_iter=max_iter,

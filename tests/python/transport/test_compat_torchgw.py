@@ -13,9 +13,17 @@ from torch import Tensor
 
 from tests.python.transport.clouds import spiral, swiss_roll
 from tests.python.transport.test_gromov import geodesics
+from warpalign._transport.gromov_geometry import of_sides
+from warpalign._transport.gromov_gradients import of_table
+from warpalign._transport.gromov_sides import point_sets
 from warpalign._transport.gromov_solver import Objective
 from warpalign.compat import _torchgw_solve, torchgw
-from warpalign.transport import connected_components, gromov_wasserstein_sampled, sinkhorn
+from warpalign.transport import (
+    ConvergenceWarning,
+    connected_components,
+    gromov_wasserstein_sampled,
+    sinkhorn,
+)
 
 sampled_gw = partial(torchgw.sampled_gw, generator=0)
 SPIRAL, ROLL = spiral(400, 0), swiss_roll(500, 1)
@@ -338,9 +346,10 @@ def test_starts_of_plans_of_low_rank_and_what_they_say(capsys: pytest.CaptureFix
     first = solve()
     assert first.rank == 25
     for start in (first, first.to_dense(), None):
+        assert sampled_gw(spiral(30, 0), swiss_roll(25, 1), k=5, max_iter=3, T_init=start).shape == (30, 25)
         assert solve(T_init=start, multiscale=start is None, rank=3, verbose=True, verbose_every=1).rank == 3
     assert "linearised cost" in capsys.readouterr().out
-    with pytest.warns(UserWarning, match="lr_max_iter = 2: write a larger lr_max_iter"):
+    with pytest.warns(ConvergenceWarning, match="lr_max_iter = 2: write a larger lr_max_iter"):
         solve(rank=3, lr_max_iter=2)
     assert not solve(rank=3, lr_max_iter=2, log=True)[1]["lr_converged"]
     for name, value in {
@@ -353,6 +362,24 @@ def test_starts_of_plans_of_low_rank_and_what_they_say(capsys: pytest.CaptureFix
         with pytest.raises(NotImplementedError, match=f"{name}: expected .* got {value}: write sampled_gw"):
             solve(**{name: value})
     solve(fgw_alpha=np.float32(0), differentiable=np.bool_(False), rho_b=1)
+
+
+def test_costs_alone_need_no_points() -> None:
+    costs = torch.rand(30, 25, generator=torch.Generator().manual_seed(0))
+    points = {"X_source": spiral(30, 0), "X_target": swiss_roll(25, 1)}
+    alone = torchgw.sampled_gw(fgw_alpha=1.0, C_linear=costs, epsilon=0.05)
+    assert torch.equal(alone, torchgw.sampled_gw(**points, fgw_alpha=1.0, C_linear=costs, epsilon=0.05))
+    shared = torchgw.sampled_gw(fgw_alpha=1.0, C_linear=costs, epsilon=0.05, s_shared=15)
+    assert float(shared.sum()) == pytest.approx(0.5, rel=1e-4)
+
+
+def test_given_distances_are_read_as_the_solver_reads_them() -> None:
+    """From the anchors, where the two directions differ."""
+    table = torch.rand(7, 7, generator=torch.Generator().manual_seed(0))
+    places = torch.tensor([5, 0, 5])
+    sides = point_sets(of_sides((None, None), (table, table), None, geometry="auto"), None)
+    assert torch.equal(of_table(table)(places), sides[0].distances(places))
+    assert not torch.equal(table[:, places], sides[0].distances(places))
 
 
 def test_names_that_are_not_available_have_a_remedy() -> None:
