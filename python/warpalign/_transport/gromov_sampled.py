@@ -101,8 +101,7 @@ def gromov_wasserstein_sampled(
 
     Args:
         x: (N, D) points, float64, float32, float16 or bfloat16: one set, without a batch and a gradient. Half types are converted to
-            float32.
-            None where distances or graphs give the set.
+            float32. None where distances or graphs give the set.
         y: (M, E) points; E need not be D.
         epsilon: the regularisation strength, a number > 0 in units of the normalised squared distances.
         a: (N,) weights >= 0 of x; None: 1 / N each. Weights are not normalised.
@@ -117,8 +116,7 @@ def gromov_wasserstein_sampled(
             points drawn from it. "common" divides both sides' distances by the larger of both maxima. None: distances are used as they
             are. With "mean" and None, steps on a GPU take longer: their kernels need distances of at most 1.
         features: a pair of (N, F) and (M, F), for fused transport with feature_weight: F[i, j] is their squared Euclidean distance.
-            They are
-            converted to the dtype of the points or distances.
+            They are converted to the dtype of the points or distances.
         feature_cost: F (N, M) itself, in place of features; inf forbids a pair.
         feature_weight: w, from 0 (intra-domain distances alone) to below 1. None: no features.
         rho_a: the strength of the KL penalty on the row marginals, >= 0, in the units of epsilon. None: they equal a; 0: they are free
@@ -129,8 +127,7 @@ def gromov_wasserstein_sampled(
             others; "product" is a bᵀ; "multiscale" is the plan of 200 points drawn from each set, which have the weights of the points
             around them; or a plan, a tensor (N, M) or a TransportPlan.
         restarts: with "multiscale" the number of starts of the problem of drawn points, at least 1, of which the result with the least
-            value
-            is kept. Otherwise 1.
+            value is kept. Otherwise 1.
         n_anchors: the number of pairs drawn in a step, at least 1. The cost's standard deviation falls with its root.
         generator: a torch.Generator on the CPU, which advances, or an int, the seed of a new one. None: torch's default
             generator. A seed gives the same result on one device.

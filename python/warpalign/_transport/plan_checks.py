@@ -44,7 +44,7 @@ def check_columns(v: object, name: str, length: int, first: Tensor, unbatched: b
     if wide.dtype != first.dtype or values.device != first.device:
         raise TypeError(
             f"{name}: expected {first.dtype} on {first.device}, as the plan, got {values.dtype} on {values.device}: "
-            f"write {name}.to(plan.f)"
+            f"write {name}.to('{first.device}', {first.dtype})"
         )
     batched = wide.unsqueeze(0) if unbatched else wide
     if batched.dim() == 2:

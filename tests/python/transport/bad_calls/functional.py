@@ -73,7 +73,7 @@ PLANS: BadCalls = {
     "TransportPlan: applied to another dtype": of_plan(
         lambda plan, given: plan.apply(given.y.double()),
         error=TypeError,
-        message="v: expected torch.float32 on DEVICE, as the plan, got torch.float64 on DEVICE: write v.to(plan.f)",
+        message="v: expected torch.float32 on DEVICE, as the plan, got torch.float64 on DEVICE: write v.to('DEVICE', torch.float32)",
     ),
     "TransportPlan: applied to rows": of_plan(
         lambda plan, given: plan.apply(given.x),
