@@ -11,6 +11,7 @@ import functools
 import hashlib
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,11 +44,14 @@ def run_page_once(page: Path) -> list[Path]:
 
 
 def run_page(page: Path, folder: Path) -> list[Path]:
-    """Runs a page's code in `folder`, which is made; the .png files that it writes there."""
+    """Runs a page's code in `folder`, which is made; the .png files that it writes there.
+
+    A warning about a line of the page is an error: a reader who runs the line would see it.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
-    matplotlib.rcParams.update({"figure.constrained_layout.use": True, "figure.dpi": 110})
+    matplotlib.rcParams["figure.dpi"] = 110
     import matplotlib.pyplot as plt
     import torch
 
@@ -58,9 +62,11 @@ def run_page(page: Path, folder: Path) -> list[Path]:
     blocks = python_blocks(page)
     os.chdir(folder)
     try:
-        for line, code in blocks:
-            # Blank lines in front, so that a traceback shows the page's line.
-            exec(compile("\n" * line + code, str(page), "exec"), names)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", module="__page__")
+            for line, code in blocks:
+                # Blank lines in front, so that a traceback shows the page's line.
+                exec(compile("\n" * line + code, str(page), "exec"), names)
     finally:
         os.chdir(before)
         plt.close("all")

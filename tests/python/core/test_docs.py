@@ -75,6 +75,16 @@ def test_a_fault_of_a_page_is_seen_with_its_line(tmp_path: Path) -> None:
     assert Path.cwd() == before
 
 
+def test_a_warning_about_a_page_is_an_error(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python\nimport torch, warpalign\n\nx = torch.rand(9, 2)\n"
+        "warpalign.sinkhorn(x, x + 1, epsilon=1e-3, max_iter=1)\n```\n"
+    )
+    with pytest.raises(warpalign.transport.ConvergenceWarning):
+        run_page(page, tmp_path / "out")
+
+
 def test_a_page_runs_again_only_when_something_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     page = RUNS / "page-of-a-test.md"
     page.parent.mkdir(parents=True, exist_ok=True)
