@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import DTYPES, check_number, check_precision, shape_of
+from warpalign._core.checks import DTYPES, can_be_read, check_number, check_precision, shape_of
 from warpalign._core.series import is_half, widened
 from warpalign._transport.costs import CostNormalization
 from warpalign._transport.settings import Settings, settings_of
@@ -144,9 +144,13 @@ def check_sums(weights: tuple[Tensor | None, Tensor | None]) -> None:
 
 
 def check_init(
-    init: object, table: Tensor, first: str, sizes: tuple[int, int]
+    init: object, table: Tensor, first: str, sizes: tuple[int, int], epsilon: float | None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The potentials to start from, without their graph. A result of sinkhorn has them as f and g."""
+    """The potentials to start from, without their graph. A result of sinkhorn has them as f and g.
+
+    epsilon: None, where it is not one known number. Beside larger potentials than can be told apart by one epsilon, an iteration
+    changes nothing, and looks as if it had converged.
+    """
     if init is None:
         return None, None
     if hasattr(init, "f") and hasattr(init, "g"):
@@ -163,7 +167,16 @@ def check_init(
     )
     if f is None or g is None:
         raise TypeError("init: expected both potentials (f, g), got None as one of them")
-    return _start(f), _start(g)
+    start = _start(f), _start(g)
+    if epsilon is not None and can_be_read(f) and can_be_read(g):
+        largest = max(float(potential.abs().amax()) for potential in start)
+        most = epsilon / torch.finfo(table.dtype).eps
+        if largest > most:
+            kind = str(table.dtype).removeprefix("torch.")
+            raise ValueError(
+                f"init: expected potentials of at most {most:.3g}, epsilon over the rounding unit of {kind}, got {largest:.3g}"
+            )
+    return start
 
 
 def _start(potential: Tensor) -> Tensor:

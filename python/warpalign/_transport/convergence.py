@@ -18,20 +18,29 @@ def has_converged(error: Tensor, settings: Settings) -> Tensor:
 
 
 def warn_unless_converged(
-    function: str, converged: Tensor, error: Tensor, settings: Settings, epsilons: Tensor | None
+    function: str,
+    converged: Tensor,
+    error: Tensor,
+    value: Tensor,
+    settings: Settings,
+    epsilons: Tensor | None,
 ) -> None:
-    """Says on a CPU what is wrong with problems (B,). Without a tolerance iterations are to end at max_iter: all is well."""
+    """Says on a CPU what is wrong with problems (B,). Without a tolerance iterations are to end at max_iter: all is well.
+
+    After few iterations a marginal can be 0, and the error infinite, while the value is finite.
+    """
     if not is_known(converged) or bool(converged.all()):
         return
     failed = error.detach()[~converged]
     worst = float(failed[failed.argmax()])  # argmax takes NaN for the largest
     counts = of_problems(~converged)
     epsilon = settings.epsilon if epsilons is None else float(epsilons.min())
-    if not bool(failed.isfinite().all()):
+    if bool(failed.isnan().any()) or not bool(value.detach()[~converged].isfinite().all()):
         kind = str(error.dtype).removeprefix("torch.")
         warn_of_convergence(
             f"{function}: expected a finite result, got error {worst:g}{counts}: costs contain NaN or forbid every pair of a "
-            f"point with weight, or epsilon = {epsilon:g} is too small for {kind} beside these costs: write a larger epsilon"
+            f"point with weight, or epsilon = {epsilon:g} is too small or too large for {kind} beside these costs: write an "
+            "epsilon nearer to the mean cost"
         )
     elif settings.tolerance > 0:
         warn_of_convergence(

@@ -171,7 +171,7 @@ def sinkhorn_divergence(  # type: ignore[misc]  # what is in **options above sta
         reduce(torch.maximum, (getattr(one, name) for one in solutions)) for name in ("error", "iterations")
     )
     converged = has_converged(error, of.settings)
-    warn_unless_converged("sinkhorn_divergence", converged, error, of.settings, of.of.epsilons)
+    warn_unless_converged("sinkhorn_divergence", converged, error, value, of.settings, of.of.epsilons)
     value = of.squeezed(value)
     if reduction != "none":
         value = value.mean() if reduction == "mean" else value.sum()

@@ -180,7 +180,7 @@ def problem(
     if one_length and b is a:
         column_weights = row_weights
     number, epsilons = check_epsilon(epsilon, table, tables.name)
-    start = check_init(init, table, tables.name, sizes)
+    start = check_init(init, table, tables.name, sizes, number if epsilons is None else None)
     settings = replaced(settings, epsilon=number)
     normalization = check_normalization(cost_normalization)
     divisor = None

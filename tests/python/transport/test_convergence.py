@@ -121,7 +121,17 @@ def test_no_error_of_a_solution_beside_what_is_not_finite(
         finite = bool(result.value.isfinite() & result.linear.isfinite())
         assert finite or not bool(result.error.isfinite() | result.converged), result[:2]
     if name == "balanced" and device.type == "cpu":
-        assert "epsilon = 1e-30 is too small for" in warned(calls[0])[1][0]
+        assert "epsilon = 1e-30 is too small or too large for" in warned(calls[0])[1][0]
+
+
+def test_an_infinite_error_beside_a_finite_value_asks_for_iterations() -> None:
+    """After few symmetric updates a marginal is 0, and its logarithm infinite."""
+    x, y = randn(5, 3, seed=0), randn(6, 3, seed=1)
+    result, (message,) = warned(
+        lambda: sinkhorn_divergence(x, y, epsilon=1e-3, max_iter=2, return_result=True)
+    )
+    assert bool(result.error.isinf()) and bool(result.value.isfinite()) and not bool(result.converged)
+    assert "write a larger max_iter" in message
 
 
 def test_half_weights_are_rescaled_to_equal_sums(device: torch.device) -> None:

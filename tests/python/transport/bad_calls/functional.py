@@ -480,6 +480,11 @@ CALLS: BadCalls = (
             init=lambda given: (given.y[..., 0], given.y[..., 0]),
             message="init: f: expected shape (5,) or (3, 5), one number per point, got (3, 6)",
         ),
+        "sinkhorn: a start far beyond epsilon": bad(
+            init=lambda given: (given.x[..., 0] + 1e30, given.y[..., 0]),
+            message="init: expected potentials of at most 4.19e+06, epsilon over the rounding unit of float32, got 1e+30",
+            cpu_only=True,
+        ),
         "transport operator: no tables": BadCall(
             lambda given: torch.ops.warpalign.sinkhorn(
                 None, given.y, None, *[None] * 7, False, False, False, rho_a=1.0, rho_b=1.0
