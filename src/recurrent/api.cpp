@@ -219,7 +219,7 @@ Status lstm_pack(const LstmProblem& problem, void* packed, const Execution& exec
 #if WARPALIGN_HAS_CUDA
   if (!is_host(execution)) return detail::recurrent::pack_cuda(problem, packed, execution);
 #endif
-  detail::recurrent::pack_cpu(problem, packed);
+  if (!cpu::is_described("lstm_pack", 0, execution)) detail::recurrent::pack_cpu(problem, packed);
   return {};
 }
 

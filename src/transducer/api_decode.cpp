@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "core/contract.h"
+#include "cpu/describe.h"
 #include "transducer/contract.h"
 #include "transducer/decode.h"
 #include "transducer/walk.h"
@@ -251,6 +252,7 @@ Status transducer_scores(const TransducerScores& problem, Workspace workspace, c
     return detail::transducer::scores_cuda(problem, workspace, execution);
   }
 #endif
+  if (cpu::is_described("transducer_scores", needed, execution)) return {};
   return detail::transducer::scores_cpu(problem, workspace, execution);
 }
 
@@ -281,6 +283,7 @@ Status transducer_greedy_step(const TransducerGreedyStep& problem, Workspace wor
     return detail::transducer::greedy_step_cuda(problem, workspace, execution);
   }
 #endif
+  if (cpu::is_described("transducer_greedy_step", needed, execution)) return {};
   return detail::transducer::greedy_step_cpu(problem, workspace, execution);
 }
 
@@ -311,6 +314,7 @@ Status transducer_beam_step(const TransducerBeamStep& problem, Workspace workspa
     return detail::transducer::beam_step_cuda(problem, workspace, execution);
   }
 #endif
+  if (cpu::is_described("transducer_beam_step", needed, execution)) return {};
   return detail::transducer::beam_step_cpu(problem, workspace, execution);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/contract.h"
+#include "cpu/describe.h"
 #include "transport/anchors.h"
 
 namespace warpalign {
@@ -141,6 +142,7 @@ Status largest_differences(const LargestDifferences& p, Workspace workspace, con
       {"workspace", workspace.data, needed, 1},
   };
   if (Status s = check_written(places); !s.ok()) return s;
+  if (cpu::is_described("largest_differences", needed, execution)) return {};
   return largest_differences_cpu(p, workspace, execution);
 }
 

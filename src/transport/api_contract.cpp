@@ -187,9 +187,4 @@ Status check_problem(const SinkhornProblem& p, const Execution& execution) {
   return p.dtype == DType::kFloat64 ? check_values<double>(p) : check_values<float>(p);
 }
 
-Status check_on_host(const Execution& execution) {
-  if (execution.device == Device::kHost) return {};
-  return Status::unsupported("execution", "this function runs on CPUs alone; move its inputs there");
-}
-
 }  // namespace warpalign::detail::transport

@@ -6,6 +6,7 @@
 
 #include "core/contract.h"
 #include "core/visit_dtype.h"
+#include "cpu/describe.h"
 #include "transport/contract.h"
 #include "transport/graph.h"
 
@@ -152,6 +153,7 @@ Status knn_graph(const KnnProblem& p, const KnnOutputs& out, Workspace workspace
 #if WARPALIGN_HAS_CUDA
   if (execution.device == Device::kCuda) return knn_graph_cuda(p, out, workspace, execution);
 #endif
+  if (cpu::is_described("knn_graph", needed, execution)) return {};
   return knn_graph_cpu(p, out, workspace, execution);
 }
 
@@ -193,6 +195,7 @@ Status shortest_paths(const GraphView& graph, const std::int32_t* sources, std::
   if (execution.device == Device::kCuda)
     return shortest_paths_cuda(graph, sources, count, distances, workspace, execution);
 #endif
+  if (cpu::is_described("shortest_paths", needed, execution)) return {};
   return shortest_paths_cpu(graph, sources, count, distances, workspace, execution);
 }
 
@@ -212,6 +215,7 @@ Status connected_components(const GraphView& graph, std::int32_t* labels, std::i
   if (execution.device == Device::kCuda)
     return connected_components_cuda(graph, labels, components, execution);
 #endif
+  if (cpu::is_described("connected_components", 0, execution)) return {};
   return connected_components_cpu(graph, labels, components);
 }
 
@@ -247,6 +251,7 @@ Status farthest_landmarks(const GraphView& graph, std::int32_t count, std::int32
     return farthest_landmarks_cuda(graph, count, start, chosen, distances, workspace, execution);
   }
 #endif
+  if (cpu::is_described("farthest_landmarks", needed, execution)) return {};
   return farthest_landmarks_cpu(graph, count, start, chosen, distances, workspace);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/contract.h"
+#include "cpu/describe.h"
 #include "transport/normalize.h"
 
 namespace warpalign {
@@ -77,6 +78,7 @@ Status sinkhorn_normalize(const NormalizeProblem& p, void* plan, Workspace works
 #if WARPALIGN_HAS_CUDA
   if (execution.device == Device::kCuda) return normalize_cuda(p, plan, execution);
 #endif
+  if (cpu::is_described("sinkhorn_normalize", needed, execution)) return {};
   return normalize_cpu(p, plan, workspace, execution);
 }
 
@@ -102,6 +104,7 @@ Status sinkhorn_normalize_gradient(const NormalizeProblem& p, const StridedTenso
     return normalize_gradient_cuda(p, grad_plan, grad_logits, workspace, execution);
   }
 #endif
+  if (cpu::is_described("sinkhorn_normalize_gradient", needed, execution)) return {};
   return normalize_gradient_cpu(p, grad_plan, grad_logits, workspace, execution);
 }
 

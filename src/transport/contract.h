@@ -17,7 +17,4 @@ Status check_problem(const SinkhornProblem& problem, const Execution& execution)
 // plan.
 Status check_sums(const SinkhornProblem& problem, const Execution& execution);
 
-// For functions without a CUDA path.
-Status check_on_host(const Execution& execution);
-
 }  // namespace warpalign::detail::transport

@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "core/plan_cache.h"
+#include "warpalign/neighbor_graph.h"
 #include "warpalign/plan.h"
 #include "warpalign/sinkhorn.h"
+#include "warpalign/sinkhorn_normalize.h"
 #include "warpalign/soft_dtw.h"
 #include "warpalign/thread_pool.h"
 
@@ -178,6 +182,43 @@ TEST(PlanDescription, OfThreadsNamesTheWayAndAllMemory) {
   EXPECT_EQ(told, bytes) << text;
   pairs.run(execution, status);  // calls run again
   EXPECT_TRUE(status.ok());
+}
+
+TEST(PlanDescription, OfFunctionsWithOneWayComputesNothing) {
+  std::vector<float> logits(12, 0.5F), plan(12, -1.0F);
+  NormalizeProblem normalize;
+  normalize.batch = 1;
+  normalize.n = 3;
+  normalize.m = 4;
+  normalize.logits = StridedTensor(logits.data(), {12, 4, 1});
+  const Execution execution = Execution::host();
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> scratch(sinkhorn_normalize_workspace_bytes(normalize, execution) / 64 + 1);
+
+  const std::int64_t begins[] = {0, 1, 2};
+  const std::int32_t neighbors[] = {1, 0}, source = 0;
+  const float lengths[] = {1.0F, 1.0F};
+  GraphView graph;
+  graph.nodes = 2;
+  graph.row_begins = begins;
+  graph.neighbors = neighbors;
+  graph.lengths = lengths;
+  std::vector<Line> more(shortest_paths_workspace_bytes(graph, 1, execution) / 64 + 1);
+  std::vector<float> distances(2, -1.0F);
+
+  const PlanDescription description;
+  EXPECT_TRUE(
+      sinkhorn_normalize(normalize, plan.data(), {scratch.data(), 64 * scratch.size()}, execution).ok());
+  EXPECT_EQ(to_string(shortest_paths(graph, &source, 1, distances.data(), {more.data(), 64 * more.size()},
+                                     execution)),
+            "ok");
+  EXPECT_EQ(plan, std::vector<float>(12, -1.0F));
+  EXPECT_EQ(distances, std::vector<float>(2, -1.0F));
+  const std::string text = description.text();
+  EXPECT_NE(text.find("sinkhorn_normalize on CPU, 1 thread"), std::string::npos) << text;
+  EXPECT_NE(text.find("shortest_paths on CPU, 1 thread"), std::string::npos) << text;
 }
 
 TEST(PlanDescription, OfAClassThatIsNotKnownSaysWhichOnesAre) {
