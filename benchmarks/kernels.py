@@ -58,7 +58,7 @@ def census_table() -> str:
     """How many kernels each operator has, by the first word of their names."""
     lines = ["| operator | kernels | budget | by name |", "| --- | --- | --- | --- |"]
     for name, operator in committed().items():
-        families = Counter(kernel.split(" ")[0] for kernel in operator["kernels"])
+        families = Counter(kernel.split(" ")[0].rstrip(",") for kernel in operator["kernels"])
         parts = ", ".join(f"{family} {count}" for family, count in families.most_common())
         lines.append(f"| `{name}` | {len(operator['kernels'])} | {operator['budget']} | {parts} |")
     total = sum(len(operator["kernels"]) for operator in committed().values())

@@ -119,6 +119,8 @@ def check_room(root: Path, room: Path) -> Iterator[str]:
         yield f"{folder}: has no README.md that says what happens there"
         return
     text = "\n".join(source.read_text() for source in sources)
+    if not page.read_text().startswith("# "):
+        yield f"{folder}/README.md: has no title in its first line"
     for name in NAMED.findall(page.read_text()):
         known = any(fnmatch(source.name, name) for source in sources) or name.removesuffix("()") in text
         if not (known or (room / name).exists()):
