@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warpalign._core.torch_internals import is_forward_mode, is_second_order
 from warpalign._core.transforms import (
     Dim,
     apply,
@@ -45,6 +46,10 @@ class _SubsequenceGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        raise no_derivative("second derivatives of soft_dtw_subsequence")
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
         raise no_derivative("second derivatives of soft_dtw_subsequence")
 
 
@@ -102,7 +107,26 @@ class _Subsequence(torch.autograd.Function):
         x, y, *_ = inputs
         *tensors, needs, needs_alignment, settings = folded(inputs, in_dims, info.batch_size)
         needs = wanted_below(needs, x, y)
-        return unfold(apply(_Subsequence, *tensors, needs, needs_alignment, settings), info.batch_size)
+        found = apply(_function(), *tensors, needs, needs_alignment, settings)
+        return unfold(found, info.batch_size)
+
+
+class _SubsequenceForwardMode(_Subsequence):
+    """Refuses tangents by name. torch.compile refuses to see a function with jvp."""
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise no_derivative("forward-mode derivatives of soft_dtw_subsequence")
+
+
+def _function() -> type[torch.autograd.Function]:
+    if torch.compiler.is_compiling():
+        if is_second_order():  # it would take tangents, and the gradient's derivative, for 0
+            raise no_derivative(
+                "second derivatives and forward mode of soft_dtw_subsequence within torch.compile"
+            )
+        return _Subsequence
+    return _SubsequenceForwardMode if is_forward_mode() else _Subsequence
 
 
 def subsequence(
@@ -112,7 +136,7 @@ def subsequence(
     x, y = traceable(of.x), traceable(of.y)
     settings = Settings(gamma=gamma, cost_kind=cost_kind, step_penalty=step_penalty)
     needs = (needs_gradient(x), needs_gradient(y))
-    run = _Subsequence.forward if runs_alone(any(needs)) else partial(apply, _Subsequence)
+    run = _Subsequence.forward if runs_alone(any(needs)) else partial(apply, _function())
     value, _, _, alignment, ends = run(
         x, y, of.x_lengths, of.y_lengths, needs, with_alignment, tuple(settings)
     )

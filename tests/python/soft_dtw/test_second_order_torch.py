@@ -157,6 +157,18 @@ def test_compiled_transforms_raise(what: str) -> None:
         compiled(x)
 
 
+def test_compiled_transforms_of_subsequences_raise() -> None:
+    torch.compiler.reset()
+    x, y = pair(2, 4, 5, 2)
+
+    def forward(x: Tensor) -> Tensor:
+        found = lambda x: warpalign.soft_dtw_subsequence(x, y, with_match=False).value  # noqa: E731
+        return torch.func.jvp(found, (x,), (x,))[1]
+
+    with pytest.raises(Exception, match="soft_dtw_subsequence within torch.compile"):
+        torch.compile(forward, backend="eager", fullgraph=True)(x)
+
+
 @pytest.mark.parametrize("wanted", list(itertools.product([False, True], repeat=2)))
 def test_opcheck(wanted: tuple[bool, bool]) -> None:
     x, y = pair(2, 5, 4, 3)
@@ -193,6 +205,7 @@ def unavailable() -> Iterator[tuple[str, Callable[[], object]]]:
         "second derivatives of soft_dtw_subsequence",
         lambda: grad(grad(found, x, create_graph=True)[0].sum(), x),
     )
+    yield from unavailable_of_subsequences()
     yield (
         "by gamma in forward mode",
         lambda: torch.func.jvp(
@@ -208,7 +221,25 @@ def unavailable() -> Iterator[tuple[str, Callable[[], object]]]:
     yield by_gamma, of_table
 
 
-@pytest.mark.parametrize("case", range(8))
+def unavailable_of_subsequences() -> Iterator[tuple[str, Callable[[], object]]]:
+    x, y = pair(2, 4, 5, 2, dtype=F64)
+
+    def value(x: Tensor) -> Tensor:
+        return warpalign.soft_dtw_subsequence(x, y).value.sum()
+
+    def dual() -> object:
+        with forward_ad.dual_level():
+            return value(forward_ad.make_dual(x, x))
+
+    forward = "warpalign: forward-mode derivatives of soft_dtw_subsequence are not available"
+    yield forward, lambda: torch.func.jvp(value, (x,), (x,))
+    yield forward, lambda: torch.func.jvp(lambda x: value(list(x)), (x,), (x,))  # type: ignore[arg-type]
+    yield forward, lambda: torch.func.jacfwd(value)(x)
+    yield forward, lambda: torch.func.hessian(value)(x)
+    yield forward, dual
+
+
+@pytest.mark.parametrize("case", range(13))
 def test_what_is_not_available_raises(case: int) -> None:
     """A wrong number would be worse."""
     what, call = list(unavailable())[case]
