@@ -22,7 +22,7 @@ from warpalign._core import optional
 from warpalign._core.checks import check_count, check_device_list, check_flag, check_group, check_number
 from warpalign._core.costs import Mahalanobis, without_padding
 from warpalign._core.series import Lengths, Mask, SeriesSet, alike, as_series, check_no_hole
-from warpalign._core.transforms import not_compiled
+from warpalign._core.transforms import apply, not_compiled
 from warpalign._soft_dtw.checks import check_options
 from warpalign._soft_dtw.gamma import gamma_of_set
 from warpalign._soft_dtw.pairwise_job import DifferentiablePairs, Job, compute_pairs, pair_values, plan_job
@@ -90,7 +90,7 @@ def cdist_soft_dtw(
         TypeError, ValueError: as :func:`warpalign.soft_dtw`, and for data frames that hold a time step in each row, or series in
             cells; the message names the argument, and the remedy.
         ImportError: progress without tqdm.
-        NotImplementedError: as :func:`warpalign.soft_dtw`; for second derivatives.
+        NotImplementedError: as :func:`warpalign.soft_dtw`; for second derivatives, and under torch.func.vmap.
 
     Examples:
         >>> X = [torch.randn(50, 3), torch.randn(70, 3), torch.randn(60, 3)]
@@ -150,7 +150,7 @@ def all_pairs(
     job = plan_job(x, y, for_pairs, where, block_size, group, needs_grad)
     with _progress_bar(progress, job) as job.step:
         if needs_grad:
-            values: Tensor = DifferentiablePairs.apply(job, x.values, None if y is None else y.values)  # type: ignore[no-untyped-call]
+            values: Tensor = apply(DifferentiablePairs, job, x.values, None if y is None else y.values)
         else:
             values = compute_pairs(job, x.values, None if y is None else y.values)
     if group is not None and dist.get_world_size(group) > 1:

@@ -13,6 +13,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from warpalign._core.series import SeriesSet, Taken
+from warpalign._core.torch_internals import is_forward_mode
+from warpalign._core.transforms import Dim, apply, is_traced, no_derivative, of_each, only_wanted
 from warpalign._soft_dtw.functional import soft_dtw
 from warpalign._soft_dtw.tiles import Side, Tile, default_block_size, pairs_of, shared_out, tiles_of
 
@@ -143,8 +145,13 @@ def plan_job(
     )
 
 
-@torch.no_grad()
 def compute_pairs(job: Job, x: Tensor, y: Tensor | None) -> Tensor:
+    """(n, m) values without a graph; with one in forward mode, so that derivatives of tangents raise and are not 0."""
+    with contextlib.nullcontext() if is_forward_mode() else torch.no_grad():
+        return _pairs(job, x, y)
+
+
+def _pairs(job: Job, x: Tensor, y: Tensor | None) -> Tensor:
     def work(device: torch.device, sides: tuple[Side, Side], tiles: list[Tile]) -> Tensor:
         values = [x.new_empty(0, device=device)]
         for tile in tiles:
@@ -157,7 +164,8 @@ def compute_pairs(job: Job, x: Tensor, y: Tensor | None) -> Tensor:
 
     places = job.places(x)  # before the work: a copy from the host waits for all that the device has to do
     table = x.new_zeros(len(x), len(x if y is None else y))
-    for tiles, values in zip(job.tiles, job.on_every_device(work, x, y), strict=True):
+    by_device = job.on_every_device(work, x, y, in_threads=not is_traced())  # transforms are a thread's own
+    for tiles, values in zip(job.tiles, by_device, strict=True):
         parts = values.to(table.device).split([tile.pairs for tile in tiles])
         for tile, part in zip(tiles, parts, strict=True):
             block = table[tile.rows, tile.columns]
@@ -239,25 +247,54 @@ class DifferentiablePairs(torch.autograd.Function):
     """Keeps the series alone for the backward pass, where autograd would keep a gradient per pair."""
 
     @staticmethod
-    def forward(ctx: Any, job: Job, x: Tensor, y: Tensor | None) -> Tensor:
-        ctx.job = job
-        ctx.save_for_backward(x, y)
+    def forward(job: Job, x: Tensor, y: Tensor | None) -> Tensor:
         return compute_pairs(job, x, y)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.job, *sides = inputs
+        ctx.save_for_backward(*sides)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, y = ctx.saved_tensors
-        grads = compute_gradients(ctx.job, x, y, grad.detach(), ctx.needs_input_grad[1:])
-        return None, *(None if g is None else _Once.apply(g, grad, x, y) for g in grads)  # type: ignore[no-untyped-call]
-
-
-class _Once(torch.autograd.Function):
-    """A gradient that depends on inputs through which it cannot be differentiated: that must not go unnoticed."""
+        _, *needs = ctx.needs_input_grad
+        found = apply(_PairsGradient, ctx.job, tuple(needs), grad, x, y)
+        return None, *only_wanted(tuple(needs), found)
 
     @staticmethod
-    def forward(ctx: Any, gradient: Tensor, *inputs: Tensor | None) -> Tensor:
-        return gradient.view_as(gradient)
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise no_derivative("forward-mode derivatives of cdist_soft_dtw of series that require a gradient")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> Any:
+        """Only tangents of a Jacobian in forward mode come here: cdist_soft_dtw refuses vmapped series."""
+        raise no_derivative("second derivatives of cdist_soft_dtw")
+
+
+class _PairsGradient(torch.autograd.Function):
+    """Gradients of both sides, empty where not wanted. They depend on inputs through which they cannot be differentiated:
+    that must not go unnoticed."""
+
+    @staticmethod
+    def forward(
+        job: Job, needs: tuple[bool, bool], grad: Tensor, x: Tensor, y: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        found = compute_gradients(job, x, y, grad, needs)
+        return tuple(x.new_empty(0) if gradient is None else gradient for gradient in found)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise NotImplementedError("warpalign: second derivatives of cdist_soft_dtw are not available")
+        raise no_derivative("second derivatives of cdist_soft_dtw")
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise no_derivative("second derivatives of cdist_soft_dtw")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
+        return of_each(_PairsGradient, info.batch_size, in_dims, inputs)

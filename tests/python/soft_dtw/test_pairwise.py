@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_sequence
 
 import warpalign
-from tests.python.helpers import Array, numpy64
+from tests.python.helpers import Array, numpy64, randn
 from tests.python.soft_dtw.reference import hard_dtw_reference, squared_distances, value_and_alignment
 from warpalign import cdist_soft_dtw, cdist_soft_dtw_normalized
 from warpalign._soft_dtw import pairwise_job
@@ -266,6 +266,42 @@ def test_differentiating_twice_raises() -> None:
     (grad,) = torch.autograd.grad(cdist_soft_dtw(X).sum(), X, create_graph=True)
     with pytest.raises(NotImplementedError, match="second derivatives of cdist_soft_dtw"):
         grad.sum().backward()
+
+
+def test_torch_func_differentiates_as_backward_does() -> None:
+    X, Y = randn(3, 4, 2, seed=1), randn(2, 5, 2, seed=2)
+
+    def loss(X: Tensor) -> Tensor:
+        return cdist_soft_dtw(X, Y).square().sum() + cdist_soft_dtw(X, normalize=True).square().sum()
+
+    leaf = X.clone().requires_grad_()
+    expected = torch.autograd.grad(loss(leaf), leaf)[0]
+    assert torch.equal(torch.func.grad(loss)(X), expected)
+    jacobian = torch.func.jacrev(lambda X: cdist_soft_dtw(X, Y))(X)
+    forward = torch.func.jacfwd(lambda X: cdist_soft_dtw(X, Y, block_size=2, devices=["cpu", "cpu"]))(X)
+    torch.testing.assert_close(jacobian, forward, rtol=1e-5, atol=1e-5)  # rounding in float32
+
+    def outer(X: Tensor) -> Tensor:
+        return torch.func.grad(lambda y: cdist_soft_dtw(X, Y).sum() * y.square().sum())(Y).sum()
+
+    of_outer = 2 * Y.sum() * torch.func.grad(lambda X: cdist_soft_dtw(X, Y).sum())(X)
+    torch.testing.assert_close(torch.func.grad(outer)(X), of_outer, rtol=1e-5, atol=1e-5)  # order of products
+
+
+@pytest.mark.parametrize(
+    ("transform", "what"),
+    [
+        (lambda f: torch.func.hessian(f), "derivatives of cdist_soft_dtw"),
+        (lambda f: torch.func.grad(lambda x: torch.func.grad(f)(x).sum()), "second derivatives of cdist_soft_dtw"),
+        (lambda f: torch.func.jacrev(torch.func.grad(f)), "second derivatives of cdist_soft_dtw"),
+        (lambda f: torch.func.grad(lambda x: torch.func.jvp(f, (x,), (x,))[1]), "forward mode"),
+        (lambda f: torch.func.vmap(f), "cdist_soft_dtw is not available under torch.func.vmap"),
+    ],
+)  # fmt: skip
+def test_transforms_without_a_rule_raise_and_are_not_0(transform: Any, what: str) -> None:
+    X, Y = randn(3, 4, 2, seed=1), randn(2, 5, 2, seed=2)
+    with pytest.raises(NotImplementedError, match=f"warpalign: .*{what}"):
+        transform(lambda X: cdist_soft_dtw(X, Y).square().sum())(X)
 
 
 def test_no_graph_without_gradients() -> None:
