@@ -43,7 +43,10 @@ class Criterion(NamedTuple):
 
     def is_met(self, losses: list[float]) -> bool:
         before = self.patience + 1
-        return len(losses) >= before and losses[-before] - losses[-1] <= self.tol * self.scale(losses[-1])
+        return len(losses) >= before and losses[-before] - losses[-1] <= self.tolerance(losses[-1])
+
+    def tolerance(self, loss: float) -> float:
+        return self.tol * self.scale(loss) if math.isfinite(loss) else -math.inf
 
     def noise(self, loss: float) -> float:
         return 4 * self.epsilon * self.scale(loss)
@@ -76,6 +79,11 @@ def minimize(
     return [minima[index] for index in range(len(searches))]
 
 
+def _least(loss: float, before: float) -> float:
+    """The lower one; NaN is never lower."""
+    return loss if loss < before else before
+
+
 _BETAS = (0.9, 0.999)  # of Adam's moving averages of the gradient and of its square
 
 
@@ -92,8 +100,9 @@ def adam(start: Tensor, criterion: Criterion, lr: float) -> Search:
         loss, gradient = yield position
         if not losses or loss < losses[-1]:
             best = position.clone()
-        losses.append(min(loss, losses[-1]) if losses else loss)
-        if criterion.is_met(losses):
+        losses.append(_least(loss, losses[-1]) if losses else loss)
+        # Steps that are too long lower nothing either: then the loss stays above the least one.
+        if criterion.is_met(losses) and loss - losses[-1] <= criterion.tolerance(losses[-1]):
             return Minimum(best, losses, True)
         if iteration < criterion.max_iter:
             mean.lerp_(gradient, 1 - _BETAS[0])
@@ -113,7 +122,7 @@ def fixed_point(start: Tensor, criterion: Criterion) -> Search:
         loss, following = yield candidate
         if loss < losses[-1]:
             position = candidate
-        losses.append(min(loss, losses[-1]))
+        losses.append(_least(loss, losses[-1]))
         if criterion.is_met(losses):
             return Minimum(position, losses, True)
     return Minimum(position, losses, False)
@@ -133,11 +142,12 @@ def lbfgs(start: Tensor, criterion: Criterion, curvature: float, memory: int = 2
         direction = -_times_inverse_hessian(gradient, changes, curvature)
         slope = float(direction @ gradient)
         if not slope < 0:
-            return Minimum(position, losses, bool(gradient.isfinite().all()))
+            return Minimum(position, losses, math.isfinite(loss) and bool(gradient.isfinite().all()))
         point = yield from _line_search(position, direction, _Point(0.0, loss, gradient, slope), criterion)
         if point.step == 0:
             # No lower point: that is so at a minimum, up to rounding, and where the direction misleads.
-            is_flat = -slope <= max(criterion.tol, 100 * criterion.epsilon) * criterion.scale(loss)
+            least_slope = max(criterion.tol, 100 * criterion.epsilon) * criterion.scale(loss)
+            is_flat = math.isfinite(loss) and -slope <= least_slope
             if is_flat or not changes:
                 return Minimum(position, losses, is_flat)
             changes.clear()
@@ -146,7 +156,7 @@ def lbfgs(start: Tensor, criterion: Criterion, curvature: float, memory: int = 2
         if float(change @ gradient_change) > 1e-10 * float(gradient_change @ gradient_change) / curvature:
             changes.append((change, gradient_change))
         position, loss, gradient = position + change, point.loss, point.gradient
-        losses.append(min(loss, losses[-1]))
+        losses.append(_least(loss, losses[-1]))
         if criterion.is_met(losses):
             return Minimum(position, losses, True)
     return Minimum(position, losses, False)
