@@ -8,6 +8,7 @@ from typing import Any
 
 # contextlib: where a decorator turns autocast off.
 _NO_CALLERS = ("warpalign", "torch", "contextlib")
+_FUNCTIONS = ("_core", "_soft_dtw", "_transport")
 _seen: dict[tuple[str, int], dict[Any, Any]] = {}
 
 
@@ -29,7 +30,7 @@ def warn_of_convergence(message: str) -> None:
         package, _, rest = frame.f_globals.get("__name__", "").partition(".")
         if package not in _NO_CALLERS:
             break
-        if package == "warpalign" and not rest.startswith(("_core", "_transport")):
+        if package == "warpalign" and (not rest.startswith(_FUNCTIONS) or ".estimators" in rest):
             return
         frame = frame.f_back
     path, line, category = frame.f_code.co_filename, frame.f_lineno, ConvergenceWarning

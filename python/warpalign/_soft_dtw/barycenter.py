@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +24,9 @@ from warpalign._core.series import (
     without_gaps,
 )
 from warpalign._core.transforms import not_compiled
+from warpalign._soft_dtw.barycenter_checks import Method, check_groups, check_method, check_weights
 from warpalign._soft_dtw.checks import check_options, check_positive_gamma
+from warpalign._soft_dtw.convergence import warn_unless_converged
 from warpalign._soft_dtw.functional import soft_dtw, soft_dtw_alignment
 from warpalign._soft_dtw.gamma import gamma_of_set
 from warpalign._soft_dtw.minimize import Criterion, Search, adam, fixed_point, lbfgs, minimize
@@ -33,8 +35,6 @@ from warpalign._soft_dtw.tiles import default_block_size
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-Method = Literal["lbfgs", "adam", "dba"]
 
 _TABLE_CELLS = 2**24  # of the paths that "dba" holds at once
 
@@ -52,7 +52,7 @@ class BarycenterResult(NamedTuple):
     """(iterations + 1,), or (k, iterations + 1) with groups: the least loss so far, at the start and after every iteration.
     Groups that ended earlier repeat their last loss. float64, on the CPU."""
     converged: Tensor
-    """0-d, or (k,): bool, on the CPU; False where max_iter ended the search."""
+    """0-d, or (k,): bool, on the CPU; False where max_iter ended the search, and beside a loss that is not finite."""
 
 
 @not_compiled
@@ -97,7 +97,8 @@ def soft_dtw_barycenter(
             time step of the barycenter becomes the weighted mean of what is aligned with it.
         max_iter: iterations at most; 0 returns the start. L-BFGS evaluates the loss little more than once per iteration.
         tol: L-BFGS ends when three iterations, Adam when ten, together lower the loss by no more than tol * max(|loss|, gamma *
-            weights' sum); "dba" when one lowers it by no more than tol * loss.
+            weights' sum); "dba" when one lowers it by no more than tol * loss. Adam's last loss is no more than that above the
+            least. 0: until nothing lowers the loss; that max_iter ends the search is then no warning.
         annealing: factors of gamma, (100, 10) for instance: descents with these larger gammas first, of max_iter iterations
             each, whose loss has fewer local minima. Worth it where gamma is small next to the costs.
         lr: Adam's step, in units of the series.
@@ -108,6 +109,9 @@ def soft_dtw_barycenter(
 
     Returns:
         BarycenterResult(barycenter, losses, converged).
+
+    Warns:
+        ConvergenceWarning: losses are not finite, or have not converged after max_iter > 0 iterations; once per line that calls.
 
     Raises:
         TypeError, ValueError: an argument is invalid; the message names it.
@@ -124,15 +128,15 @@ def soft_dtw_barycenter(
     series = series._replace(values=series.values.detach())
     check_finite(series, "X")
     gamma = gamma_of_set(gamma, series, None)
-    membership = _check_groups(groups, series)
-    series_weights, totals = _check_weights(weights, membership)
+    membership = check_groups(groups, series)
+    series_weights, totals = check_weights(weights, membership)
     start = _start(
         init, barycenter_size, series, membership, series_weights / totals[membership], groups is None
     )
     if not isinstance(annealing, Sequence):
         raise TypeError(f"annealing: expected a sequence of factors, got {type(annealing).__name__}")
     factors = [check_number(factor, "annealing") for factor in annealing]
-    _check_method(method, factors, {**options})
+    check_method(method, factors, {**options})
     if block_size is None:
         block_size = default_block_size(series.values, start.shape[1], needs_grad=True)
 
@@ -152,6 +156,7 @@ def soft_dtw_barycenter(
         for factor in factors:
             start = descend(start, check_positive_gamma(gamma * factor), update).barycenter
         result = descend(start, 0.0 if method == "dba" else gamma, update)
+    warn_unless_converged(result.losses, result.converged, series.values.dtype, descend)
     return BarycenterResult(*(part[0] for part in result)) if groups is None else result
 
 
@@ -292,54 +297,6 @@ def _add_by_group(sums: Tensor, groups: Tensor, weights: Tensor, rows: Tensor) -
     sums += table @ rows
 
 
-def _check_groups(groups: object, series: SeriesSet) -> Tensor:
-    """(n,) int64 on the CPU."""
-    n = len(series.values)
-    if groups is None:
-        return torch.zeros(n, dtype=torch.int64)
-    try:
-        membership = torch.as_tensor(groups).cpu()
-    except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"groups: expected integers, got {type(groups).__name__} of others") from None
-    if membership.is_floating_point() or membership.is_complex() or membership.dtype == torch.bool:
-        raise TypeError(f"groups: expected integers, got {membership.dtype}")
-    if membership.shape != (n,):
-        raise ValueError(
-            f"groups: expected shape ({n},), one group per series, got {tuple(membership.shape)}"
-        )
-    membership = membership.long()
-    if int(membership.min()) < 0:
-        raise ValueError(f"groups: expected numbers from 0, got {int(membership.min())}")
-    empty = (membership.bincount() == 0).nonzero()
-    if len(empty):
-        raise ValueError(
-            f"groups: expected every number from 0 to {int(membership.max())}, got none of {int(empty[0])}"
-        )
-    return membership
-
-
-def _check_weights(weights: object, membership: Tensor) -> tuple[Tensor, Tensor]:
-    """(n,) and their sums by group (k,), float64 on the CPU."""
-    n = len(membership)
-    if weights is None:
-        checked = torch.ones(n, dtype=torch.float64)
-    else:
-        try:
-            checked = torch.as_tensor(weights).detach().to("cpu", torch.float64)
-        except (TypeError, ValueError, RuntimeError):
-            raise TypeError(f"weights: expected numbers, got {type(weights).__name__} of others") from None
-        if checked.shape != (n,):
-            raise ValueError(
-                f"weights: expected shape ({n},), one weight per series, got {tuple(checked.shape)}"
-            )
-        if not bool(((checked >= 0) & checked.isfinite()).all()):
-            raise ValueError("weights: expected finite numbers >= 0, got others")
-    totals = checked.new_zeros(int(membership.max()) + 1).index_add_(0, membership, checked)
-    if bool((totals == 0).any()):
-        raise ValueError("weights: expected a positive one in every group, got only zeros in one")
-    return checked, totals
-
-
 def _start(
     init: object, size: object, series: SeriesSet, membership: Tensor, shares: Tensor, is_single: bool
 ) -> Tensor:
@@ -366,21 +323,6 @@ def _start(
     if not bool(start.isfinite().all()):
         raise ValueError("init: expected finite values, got NaN or infinity")
     return start.to(values)
-
-
-def _check_method(method: object, annealing: list[float], options: dict[str, Any]) -> None:
-    if method not in get_args(Method):
-        raise ValueError(f'method: expected "lbfgs", "adam" or "dba", got {method!r}')
-    if method != "dba":
-        return
-    if annealing:
-        raise ValueError(f'annealing: expected none with method="dba", which has no gamma, got {annealing}')
-    if options.get("cost", "sqeuclidean") != "sqeuclidean":
-        raise ValueError(
-            f'cost: expected "sqeuclidean" with method="dba", whose means minimise no other, got {options["cost"]!r}'
-        )
-    if "normalize" in options:
-        raise TypeError('normalize: expected no such argument with method="dba", got one')
 
 
 @contextlib.contextmanager

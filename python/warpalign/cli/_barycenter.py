@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import warpalign
 from warpalign import io
-from warpalign._soft_dtw.barycenter import Method
+from warpalign._soft_dtw.barycenter_checks import Method
 from warpalign.cli._common import (
     OutputType,
     alignment_options,
@@ -80,6 +80,12 @@ def barycenter(
         "loss_of_start": found.losses[0].item(),
         "loss": found.losses[-1].item(),
     }
+    if not result["converged"] and max_iter > 0:
+        click.echo(
+            f"not converged after {result['iterations']} iterations, loss {result['loss']:.6g}: a larger --max-iter, or smaller "
+            "values where the loss is not finite",
+            err=True,
+        )
     if output is not None:
         io.write_array(output, center)
         result["output"] = str(output)

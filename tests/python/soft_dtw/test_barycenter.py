@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import warpalign
 from tests.python.helpers import randn
 from warpalign import dtw, soft_dtw, soft_dtw_barycenter
 from warpalign._core.series import as_series, resampled
@@ -416,3 +418,49 @@ def test_dba_of_equal_series_is_that_series_and_a_penalty_keeps_it_diagonal() ->
 def test_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
     soft_dtw_barycenter(noisy_copies(4, 10), groups=[0, 0, 1, 1], progress=True)
     assert "2 of 2 done" in capsys.readouterr().err
+
+
+# What has not converged
+
+
+def texts_of(call: Callable[[], Any]) -> tuple[Any, list[str]]:
+    """The result, and the texts of warnings, each of which is one of convergence at the line that called."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = call()
+    assert all(one.category is warpalign.ConvergenceWarning and one.filename == __file__ for one in caught)
+    return result, [str(one.message) for one in caught]
+
+
+def test_steps_that_are_too_long_have_not_converged() -> None:
+    X = noisy_copies(2, 5)
+    result, texts = texts_of(lambda: soft_dtw_barycenter(X, method="adam", lr=10.0, max_iter=20))
+    assert not bool(result.converged)
+    assert texts == [
+        "soft_dtw_barycenter: expected losses that change by no more than tol = 1e-05, got losses that still change by more after "
+        "max_iter = 20 iterations: write a smaller lr than 10, a larger max_iter or tol, or tol=0 for at most max_iter iterations"
+    ]
+    assert bool((result.losses.diff() <= 0).all())
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "adam"])
+def test_max_iter_warns_once_and_tol_0_is_silent(method: Any) -> None:
+    X = noisy_copies(4, 10)
+    result, texts = texts_of(lambda: soft_dtw_barycenter(X, groups=[0, 0, 1, 1], method=method, max_iter=1))
+    assert not bool(result.converged.any())
+    assert len(texts) == 1 and "after max_iter = 1 iterations (2 of 2 groups): write " in texts[0]
+    for options in ({"max_iter": 1, "tol": 0.0}, {"max_iter": 0}, {"max_iter": 1000}):
+        given: Any = options
+        assert texts_of(lambda given=given: soft_dtw_barycenter(X, method=method, **given))[1] == []
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "adam", "dba"])
+@pytest.mark.parametrize("max_iter", [0, 5])
+def test_a_loss_that_is_not_finite_has_not_converged(method: Any, max_iter: int) -> None:
+    X = torch.randn(2, 5, 3) * 1e20
+    result, texts = texts_of(lambda: soft_dtw_barycenter(X, method=method, max_iter=max_iter, tol=0))
+    assert not bool(result.converged | result.losses[-1].isfinite())
+    assert texts == [
+        "soft_dtw_barycenter: expected finite losses, got inf: values of X are too large for float32, or the band leaves a pair no "
+        "path: write X.double(), X divided by its largest value, or a wider band"
+    ]

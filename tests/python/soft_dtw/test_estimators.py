@@ -7,6 +7,7 @@ import math
 import pickle
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import warpalign
 pytest.importorskip("sklearn")
 
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -446,3 +448,26 @@ def test_without_scikit_learn() -> None:
     )
     message = "warpalign.estimators needs scikit-learn, which is not installed: "
     assert run_python(code) == message + "pip install 'warpalign[estimators]'\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "text"),
+    [
+        (lambda X: X, {"n_clusters": 4, "max_iter": 1}, ".* tol = 1e-06, got one that still falls by more after max_iter = 1 iter"),
+        (lambda X: X * 1e160, {"n_clusters": 2}, "expected a finite inertia_, got .*: values of X are too large for float64"),
+        (lambda X: X * 0, {"n_clusters": 3}, "expected n_clusters = 3 distinct clusters, got 1: .*: write n_clusters=1"),
+    ],
+)  # fmt: skip
+def test_clusters_that_are_none_warn_once(change: Any, options: dict[str, Any], text: str) -> None:
+    X = change(np.random.default_rng(0).normal(size=(12, 6, 1)))
+    with pytest.warns(SklearnConvergenceWarning, match="SoftDTWKMeans: " + text) as caught:
+        SoftDTWKMeans(random_state=0, **options).fit(X)
+    assert [one.filename for one in caught] == [__file__]
+
+
+@pytest.mark.parametrize("options", [{"tol": 0, "max_iter": 1}, {"max_iter": 50}, {"max_iter_barycenter": 1}])
+def test_clusters_do_not_warn_of_their_steps(options: dict[str, Any]) -> None:
+    X = np.random.default_rng(0).normal(size=(12, 6, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SoftDTWKMeans(3, random_state=0, **options).fit(X)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from warpalign._soft_dtw.pairwise import all_pairs, self_values
 
 # isort: split
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -37,7 +40,8 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             :func:`warpalign.soft_dtw_barycenter`) for the centers, as tslearn's metric="dtw". "auto": tslearn's heuristic for the
             series to fit, as in :func:`warpalign.cdist_soft_dtw`.
         max_iter: the maximum number of iterations of k-means.
-        tol: an iteration that lowers the inertia by no more than tol * |inertia| is the last one.
+        tol: an iteration that lowers the inertia by no more than tol * |inertia| is the last one. 0: until it falls no more; that
+            max_iter ends the iterations is then no warning.
         n_init: runs from different initialisations, of which the one with the least inertia is kept.
         max_iter_barycenter: iterations of L-BFGS, or of DTW barycenter averaging, at most, for the centers of one iteration.
         init: "k-means++" (greedy; Arthur & Vassilvitskii 2007, with soft-DTW divergences for squared distances), "random" (series of
@@ -54,7 +58,8 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         cluster_centers_: (k, sz, d), sz being the longest series' length or that of init.
         labels_: (n,) the cluster of each series of X.
         inertia_: sum of the soft-DTW values between series and their centers; can be negative.
-        n_iter_: iterations of the run that was kept.
+        n_iter_: iterations of the run that was kept. scikit-learn's ConvergenceWarning says where the inertia still falls, or is not
+            finite, or clusters are fewer than n_clusters.
         gamma_: the gamma that was used.
         n_features_in_: d; of a table (n, sz) its columns, scikit-learn's features.
 
@@ -127,7 +132,30 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.labels_ = best.labels.cpu().numpy()
         self.inertia_ = best.inertia
         self.n_iter_ = best.iterations
+        if text := self._fault(best):
+            warnings.warn(f"SoftDTWKMeans: {text}", ConvergenceWarning, stacklevel=2)
         return self
+
+    def _fault(self, found: _Clustering) -> str:
+        """What the caller should know about clusters; empty: nothing."""
+        distinct = len(found.labels.unique())
+        if not math.isfinite(found.inertia):
+            return (
+                f"expected a finite inertia_, got {found.inertia:g}: values of X are too large for "
+                f"{str(found.values.dtype).removeprefix('torch.')}, or the band leaves a pair no path: write X / abs(X).max(), or a "
+                "wider band"
+            )
+        if distinct < len(found.centers):
+            return (
+                f"expected n_clusters = {len(found.centers)} distinct clusters, got {distinct}: series of X may be equal: write "
+                f"n_clusters={distinct}"
+            )
+        if not found.converged and self.tol > 0:
+            return (
+                f"expected an inertia that falls by no more than tol = {self.tol:g}, got one that still falls by more after "
+                f"max_iter = {self.max_iter} iterations: write a larger max_iter or tol, or tol=0 for at most max_iter iterations"
+            )
+        return ""
 
     def predict(self, X: Any) -> Array:
         """(n,) index of the nearest center of every series."""
@@ -172,7 +200,7 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             if self.verbose:
                 print(f"iteration {iteration}: inertia {best.inertia:.6g}")
             if not before.inertia - best.inertia > tol * abs(before.inertia):
-                break
+                return best._replace(converged=True)
         return best
 
 
@@ -185,6 +213,7 @@ class _Clustering(NamedTuple):
     """(n,)"""
     inertia: float
     iterations: int
+    converged: bool = False
 
 
 def _assigned(series: SeriesSet, centers: Tensor, metric: dict[str, Any], iterations: int) -> _Clustering:
