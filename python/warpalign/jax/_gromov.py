@@ -268,7 +268,8 @@ def _side(points: object, name: str, matrix: object, name_of_matrix: str, geomet
         squares = ((table[..., :, None, :] - table[..., None, :, :]) ** 2).sum(-1)
         if geometry == "sqeuclidean":
             return squares
-        return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0)
+        # Comparisons with NaN are false: NaN stays.
+        return jnp.where(squares == 0, 0, jnp.sqrt(jnp.where(squares == 0, 1, squares)))
     if points is not None:
         raise ValueError(f"{name}: expected None beside {name_of_matrix}, got {type(points).__name__}")
     given = widened(check_floats(matrix, name_of_matrix, "N, N"))
@@ -284,6 +285,6 @@ def _normalized(x: Array, y: Array, normalization: DistanceNormalization | None)
     sizes = [measure(jax.lax.stop_gradient(one), axis=(1, 2)) for one in (x, y)]
     if normalization == "common":
         sizes = [jnp.maximum(*sizes)] * 2
-    divisors = (jnp.where(size > 0, size, 1)[:, None, None] for size in sizes)
+    divisors = (jnp.where(size <= 0, 1, size)[:, None, None] for size in sizes)
     left, right = (one / divisor for one, divisor in zip((x, y), divisors, strict=True))
     return left, right

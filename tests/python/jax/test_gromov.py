@@ -114,6 +114,26 @@ def test_single_problems_batches_and_vmap() -> None:
     np.testing.assert_allclose(again.value, batch.value, rtol=1e-4)
 
 
+@pytest.mark.parametrize("normalization", [None, "max", "mean", "common"])
+@pytest.mark.parametrize("points", [0, slice(None)])
+@pytest.mark.filterwarnings("ignore::warpalign.ConvergenceWarning")
+def test_nan_does_not_converge(normalization: Any, points: Any) -> None:
+    """As in torch: a distance to NaN is NaN, not 0."""
+    x, y = X[0].astype("float32"), Y[0].astype("float32")
+    x[points, 0] = np.nan
+    found = wj.gromov_wasserstein(
+        jnp.asarray(x), jnp.asarray(y), epsilon=0.1, cost_normalization=normalization
+    )
+    wanted = gromov_wasserstein(
+        torch.tensor(x, device=DEVICE),
+        torch.tensor(y, device=DEVICE),
+        epsilon=0.1,
+        cost_normalization=normalization,
+    )
+    for one in (found, wanted):
+        assert np.isnan(float(one.value)) and not bool(one.converged)
+
+
 def test_second_derivatives_raise() -> None:
     x, y = jnp.asarray(X, "float32"), jnp.asarray(Y, "float32")
     value = lambda u: wj.gromov_wasserstein(u, y, epsilon=0.05).value.sum()  # noqa: E731
