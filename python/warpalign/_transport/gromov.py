@@ -39,7 +39,7 @@ from warpalign._transport.gromov_restarts import best_state
 from warpalign._transport.gromov_result import ExactMeasures, GromovResult
 from warpalign._transport.gromov_solver import Callback, Objective, Schedule, State
 from warpalign._transport.gromov_start import INITIALS, Initial, eccentricity_cost, plan_of_cost, product_plan
-from warpalign._transport.options import GROMOV_FACTOR, Annealing
+from warpalign._transport.options import GROMOV_ERROR, GROMOV_FACTOR, Annealing
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
 from warpalign._transport.settings import Inputs, Settings
@@ -144,8 +144,8 @@ def gromov_wasserstein(
         float64 input, else float32. A batch gives what its problems give alone.
 
     Warns:
-        ConvergenceWarning: on a CPU, where problems have not converged, or their plan is not finite; once per line that calls.
-            On a GPU look at ``converged``.
+        ConvergenceWarning: on a CPU, where mass still moves after max_iter steps, the error is above 0.1, or the plan is not finite; once
+            per line that calls. On a GPU look at ``converged``.
         UserWarning: x and y look like matrices of distances, which other packages take in their place; or progress is None and the
             problem is large.
 
@@ -205,7 +205,7 @@ def gromov_wasserstein(
         problem = problem._replace(of=given)
         solution = autograd.sinkhorn(problem.of, problem.settings)
     result = _result(of, problem, solution, state)
-    _warn_unless_converged(result, settings)
+    _warn_unless_converged(result, state.converged, settings)
     return result
 
 
@@ -257,14 +257,15 @@ def _result(of: Objective, problem: Problem, solution: autograd.Solution, state:
     return GromovResult(
         ExactMeasures(of, problem, solution),
         TransportPlan(problem, solution.f, solution.g),
-        problem.squeezed(state.converged & solution.error.isfinite()),
+        problem.squeezed(state.converged & (solution.error <= GROMOV_ERROR)),
         problem.squeezed(solution.error),
         problem.squeezed(state.iterations),
         history[:, 0] if problem.unbatched else history,
     )
 
 
-def _warn_unless_converged(result: GromovResult, settings: Settings) -> None:
+def _warn_unless_converged(result: GromovResult, stands: Tensor, settings: Settings) -> None:
+    """stands: (B,) bool, whether mass has ceased to move."""
     converged, error = result.converged.reshape(-1), result.error.detach().reshape(-1)
     if not is_known(converged) or bool(converged.all()):
         return
@@ -274,6 +275,12 @@ def _warn_unless_converged(result: GromovResult, settings: Settings) -> None:
             f"gromov_wasserstein: expected a finite plan, got NaN or infinity{counts}: points, distances or features contain "
             f"NaN, or epsilon = {result.plan.epsilon} is too small beside the squared distances: write a larger epsilon, or "
             'cost_normalization="max"'
+        )
+        return
+    if bool(stands.all()):
+        warn_of_convergence(
+            f"gromov_wasserstein: expected a plan of error <= {GROMOV_ERROR}, got {float(error.max()):.3g}{counts}: write a larger "
+            "epsilon or polish_iters"
         )
         return
     warn_of_convergence(

@@ -43,11 +43,11 @@ class GromovResult:
     plan: TransportPlan
     """T, by its potentials and the last linearised cost. The exact solver's is differentiable in features, through that cost alone."""
     converged: Tensor
-    """(B,) bool. Exact: whether the share of the mass that moves in a step has come below tol, and the plan is finite. Sampled: whether
-    the costs of steps fall no more, and the error is at most 0.1."""
+    """(B,) bool. Exact: whether the share of the mass that moves in a step has come below tol. Sampled: whether the costs of steps fall
+    no more. And the error is at most 0.1 in both."""
     error: Tensor
     """(B,): the error of the transport problem of the plan, as in :class:`SinkhornResult`: how far another iteration moves a potential,
-    over epsilon. inf or NaN where the plan is not finite."""
+    over epsilon, and so about the largest share by which a marginal is off. inf or NaN where the plan is not finite."""
     iterations: Tensor
     """(B,) int32: steps."""
     history: Tensor

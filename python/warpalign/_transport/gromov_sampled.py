@@ -40,13 +40,12 @@ from warpalign._transport.gromov_sides import (
 )
 from warpalign._transport.gromov_solver import Callback, Schedule
 from warpalign._transport.gromov_start import Initial
-from warpalign._transport.options import GROMOV_FACTOR, Annealing
+from warpalign._transport.options import GROMOV_ERROR, GROMOV_FACTOR, Annealing
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem
 from warpalign._transport.settings import Settings
 
 _LAST_PAIRS = 1000
-_LARGEST_ERROR = 0.1
 _COARSE_STEPS = 200
 _COARSE_ITERATIONS = 20
 _COARSE_LAST = 500
@@ -257,7 +256,7 @@ def _descended(
         descent.sizes,
     )
     error = descent.error if stop.is_finite() else math.nan
-    converged = stop.is_over() and error <= _LARGEST_ERROR
+    converged = stop.is_over() and error <= GROMOV_ERROR
     if not converged and f.device.type == "cpu":
         _warn(settings.max_iterations, stop.is_over(), error)
     return GromovResult(
@@ -275,7 +274,7 @@ def _warn(max_iter: int, is_over: bool, error: float) -> None:
         expected, got = "finite costs of steps", "NaN or infinity"
         remedy = "points, distances or features contain NaN or infinity, or epsilon is too small: write a larger epsilon"
     elif is_over:
-        expected, got = f"a plan of error <= {_LARGEST_ERROR}", f"{error:.3g}"
+        expected, got = f"a plan of error <= {GROMOV_ERROR}", f"{error:.3g}"
         remedy = "write a larger epsilon or polish_iters"
     else:
         expected, got = "costs of steps that fall no more", f"falling ones after max_iter = {max_iter} steps"

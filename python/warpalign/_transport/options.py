@@ -9,6 +9,8 @@ from warpalign._core.scalars import check_count, check_number
 
 SINKHORN_FACTOR = 0.5
 GROMOV_FACTOR = 0.9
+GROMOV_ERROR = 0.1
+"""Of a Gromov-Wasserstein plan: one with a larger error has not converged."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from warpalign.transport import ConvergenceWarning, from_anndata, gromov_wasserstein
+from warpalign._transport.options import GROMOV_ERROR
+from warpalign.transport import ConvergenceWarning, GromovResult, from_anndata, gromov_wasserstein
 
 
 def pairwise_align(
@@ -117,18 +118,23 @@ def pairwise_align(
         max_iter=numItermax,
     )
     if not bool(found.converged):
-        warnings.warn(
-            f"numItermax: expected a plan that stands still within {numItermax} steps, got one whose last step moved "
-            f"{float(found.history[-1]):.2g} of the mass: write a larger numItermax or epsilon",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+        warnings.warn(_not_converged(found, numItermax), ConvergenceWarning, stacklevel=2)
     plan = found.plan.to_dense()
     array: np.ndarray[Any, Any] = plan.double().cpu().numpy()
     if not return_obj:
         return array
     value = (1 - alpha) * (cost * plan).sum() + alpha * found.distortion
     return array, float(value * largest.square())
+
+
+def _not_converged(found: GromovResult, steps: int) -> str:
+    error = float(found.error)
+    if not error <= GROMOV_ERROR:
+        return f"epsilon: expected one whose plan has an error <= {GROMOV_ERROR}, got {error:.3g}: write a larger epsilon"
+    return (
+        f"numItermax: expected a plan that stands still within {steps} steps, got one whose last step moved "
+        f"{float(found.history[-1]):.2g} of the mass: write a larger numItermax or epsilon"
+    )
 
 
 def _dissimilarity(x: Tensor, y: Tensor, kind: str) -> Tensor:

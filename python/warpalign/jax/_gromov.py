@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from warpalign._core.scalars import Precision, check_count, check_number, precision_number
-from warpalign._transport.options import GROMOV_FACTOR, Annealing
+from warpalign._transport.options import GROMOV_ERROR, GROMOV_FACTOR, Annealing
 from warpalign._transport.settings import (
     DistanceNormalization,
     check_distance_normalization,
@@ -42,7 +42,7 @@ class GromovResult(NamedTuple):
     plan: TransportPlan
     """T (B, N, M), by its potentials and the last linearised cost. Differentiable in the feature costs, through that cost alone."""
     converged: Array
-    """(B,) bool: whether the share of the mass that moves in a step has come below tol, and the plan is finite."""
+    """(B,) bool: whether the share of the mass that moves in a step has come below tol, and the error is at most 0.1."""
     error: Array
     """(B,): the error of the transport problem of the plan, as in :class:`SinkhornResult`."""
     iterations: Array
@@ -72,7 +72,8 @@ def _solution(
         value = value + (1 - course.weight) * course.distortion(of, dense)
     value = once_differentiable("second derivatives of gromov_wasserstein's value", value, (of, weights))
     error, distortion = found.others["error"], course.distortion(fixed, dense)
-    results = (value, distortion, state.converged & jnp.isfinite(error), error, state.iterations)
+    stands = state.converged & (error <= GROMOV_ERROR) & jnp.isfinite(jax.lax.stop_gradient(value))
+    results = (value, distortion, stands, error, state.iterations)
     value, distortion, converged, error, steps = (one[0] if unbatched else one for one in results)
     of_result = TransportPlan(given._replace(f0=f, g0=g), of_plan, unbatched)
     return GromovResult(value, distortion, of_result, converged, error, steps)

@@ -13,6 +13,7 @@ import jax.numpy as jnp  # noqa: E402
 import torch  # noqa: E402
 
 import warpalign.jax as wj  # noqa: E402
+from tests.python.helpers import randn  # noqa: E402
 from tests.python.jax.cases import DEVICE  # noqa: E402
 from warpalign.transport import gromov_wasserstein  # noqa: E402
 
@@ -132,6 +133,13 @@ def test_nan_does_not_converge(normalization: Any, points: Any) -> None:
     )
     for one in (found, wanted):
         assert np.isnan(float(one.value)) and not bool(one.converged)
+
+
+def test_a_plan_whose_sums_are_wrong_has_not_converged() -> None:
+    """The steps have ended; the error of the last problem is above 0.1, the bound of the torch function."""
+    x, y = (jnp.asarray(randn(*shape, seed=seed).numpy()) for shape, seed in (((6, 2), 0), ((7, 3), 1)))
+    found = wj.gromov_wasserstein(x, y, epsilon=0.01, cost_normalization=None)
+    assert found.iterations < 200 and 0.1 < found.error < 1 and not bool(found.converged)
 
 
 def test_second_derivatives_raise() -> None:

@@ -15,6 +15,7 @@ from torch._subclasses import FakeTensorMode
 
 from tests.python.helpers import randn
 from tests.python.transport.gromov import DEFAULTS
+from warpalign import GromovTransport
 from warpalign.transport import (
     ConvergenceWarning,
     SinkhornDivergence,
@@ -202,6 +203,23 @@ def test_gromov_wasserstein_of_points_that_are_not_finite(name: str, value: floa
     result, texts = warned(lambda: SOLVERS[name](bad, OTHERS))
     assert not bool(result.converged) and not float(result.error) < torch.inf
     assert len(texts) == 1 and "contain NaN" in texts[0]
+
+
+def test_a_plan_whose_sums_are_wrong_has_not_converged() -> None:
+    """Mass has ceased to move, but the last problem has not come to its marginals."""
+    x, y = randn(6, 2, seed=0), randn(7, 3, seed=1)
+    options: dict[str, Any] = {"epsilon": 0.01, "cost_normalization": None}
+    result, texts = warned(lambda: gromov_wasserstein(x, y, **options))
+    assert not bool(result.converged) and float(result.history[-1]) < 1e-3
+    off = (result.plan.to_dense().sum(0) * 7 - 1).abs().max()
+    assert off > 0.1 and result.error > 0.1
+    assert texts == [
+        f"gromov_wasserstein: expected a plan of error <= 0.1, got {float(result.error):.3g}: write a larger epsilon or polish_iters"
+    ]
+    batch = torch.stack([x, randn(6, 2, seed=1)]), torch.stack([y, randn(7, 3, seed=2)])
+    assert "(2 of 2 problems)" in warned(lambda: gromov_wasserstein(*batch, **options))[1][0]
+    with pytest.warns(match="GromovTransport: expected a plan of error <= 0.1, got .*larger epsilon"):
+        GromovTransport(**options).fit(x.numpy(), Xt=y.numpy())
 
 
 def test_a_sampled_plan_whose_sums_do_not_stand_has_not_converged() -> None:

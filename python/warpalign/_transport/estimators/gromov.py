@@ -26,7 +26,7 @@ from warpalign._transport.gromov import gromov_wasserstein
 from warpalign._transport.gromov_geometry import divisors, of_sides, table_of
 from warpalign._transport.gromov_result import GromovResult
 from warpalign._transport.gromov_sampled import gromov_wasserstein_sampled
-from warpalign._transport.options import Annealing, Geodesic, Geometry
+from warpalign._transport.options import GROMOV_ERROR, Annealing, Geodesic, Geometry
 from warpalign._transport.plan import TransportPlan
 
 OutOfSample = Literal["continuous", "nearest"]
@@ -229,12 +229,14 @@ class GromovTransport(DomainTransport):
 
     def _keep(self, result: GromovResult) -> None:
         self.plan_, self.cost_, self.n_iter_ = result.plan, float(result.distortion), int(result.iterations)
-        if not bool(result.converged):
-            warnings.warn(
-                f"GromovTransport: not converged after n_iter_ = {self.n_iter_} steps: write a larger max_iter, epsilon or tol.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        if bool(result.converged):
+            return
+        error = float(result.error)
+        if error <= GROMOV_ERROR:
+            message = f"not converged after n_iter_ = {self.n_iter_} steps: write a larger max_iter, epsilon or tol."
+        else:
+            message = f"expected a plan of error <= {GROMOV_ERROR}, got {error:.3g}: write a larger epsilon"
+        warnings.warn(f"GromovTransport: {message}", ConvergenceWarning, stacklevel=4)
 
     def _moved(self, x: Tensor, *, transposed: bool) -> Tensor:
         plan = self.plan_.T if transposed else self.plan_
