@@ -324,6 +324,20 @@ def test_convergence_is_told(solve: Solve) -> None:
     assert not bool(found.converged) and int(found.iterations) == 10
 
 
+@pytest.mark.parametrize(
+    ("dtype", "size", "came"), [(torch.float32, 1e15, "inf"), (torch.float64, 1e100, "nan")]
+)
+def test_a_value_that_is_not_finite_has_not_converged(dtype: torch.dtype, size: float, came: str) -> None:
+    """The plan is finite, and stands; fourth powers of distances are beyond the range."""
+    x, y = points(torch.device("cpu"), dtype)
+    for tol in (1e-4, 0.0):
+        with pytest.warns(
+            ConvergenceWarning, match=f"expected a finite value, got {came}: the objective .*divided by"
+        ):
+            found = gromov_wasserstein_low_rank(x * size, y, rank=3, generator=0, tol=tol, max_iter=100)
+        assert not bool(found.value.isfinite()) and float(found.error) < 1e-5 and not bool(found.converged)
+
+
 @BOTH
 def test_starts_and_seeds(solve: Solve) -> None:
     x, y = points(torch.device("cpu"))

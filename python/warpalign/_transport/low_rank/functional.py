@@ -52,7 +52,7 @@ class LowRankResult(NamedTuple):
     plan: LowRankPlan
     """P (B, N, M), by its factors."""
     converged: Tensor
-    """(B,) bool: whether the last step moved at most tol of the mass, and the error is at most 1e-5."""
+    """(B,) bool: whether the last step moved at most tol of the mass, the error is at most 1e-5, and the value is finite."""
     error: Tensor
     """(B,): by how much the plan's marginals miss the weights, in sum and over the mass."""
     iterations: Tensor
@@ -184,9 +184,9 @@ def sinkhorn_low_rank(
     linear = linear_of(cost, end.state)
     value = linear + course.epsilon * entropies(end.state)
     plan = plan_of(end, inputs, "sinkhorn_low_rank's plan", course, unbatched)
-    converged = has_converged(end, course)
-    warn_unless_converged("sinkhorn_low_rank", converged, end, course)
     value = once_differentiable(value, inputs, "sinkhorn_low_rank's value").to(fixed.left.dtype)
+    converged = has_converged(end, course, value)
+    warn_unless_converged("sinkhorn_low_rank", converged, end, course, value)
     if course.epsilon > 0:
         linear = undifferentiable(linear.detach(), inputs, "sinkhorn_low_rank's linear with epsilon > 0")
     else:
@@ -275,20 +275,32 @@ def entropies(state: State) -> Tensor:
     return value
 
 
-def has_converged(end: Descended, course: Course) -> Tensor:
-    """(B,) bool"""
-    return (end.moved <= max(course.tolerance, torch.finfo(end.moved.dtype).eps)) & (end.error <= MARGINALS)
+def has_converged(end: Descended, course: Course, value: Tensor) -> Tensor:
+    """(B,) bool, with the value (B,) in the result's dtype."""
+    stands = end.moved <= max(course.tolerance, torch.finfo(end.moved.dtype).eps)
+    return stands & (end.error <= MARGINALS) & value.detach().isfinite()
 
 
-def warn_unless_converged(function: str, converged: Tensor, end: Descended, course: Course) -> None:
-    if course.tolerance == 0 or not is_known(converged) or bool(converged.all()):
+def warn_unless_converged(
+    function: str, converged: Tensor, end: Descended, course: Course, value: Tensor
+) -> None:
+    """Without a tolerance steps are to end at max_iter: only what is not finite is told."""
+    if not is_known(converged) or bool(converged.all()):
         return
     counts = of_problems(~converged)
-    moved, error = end.moved[~converged], end.error[~converged]
+    moved, error, values = (t.detach()[~converged] for t in (end.moved, end.error, value))
     if not bool(error.isfinite().all()):
         warn_of_convergence(
             f"{function}: expected a finite plan, got NaN{counts}: the points or the cost contain NaN or infinity"
         )
+    elif not bool(values.isfinite().all()):
+        came, kind = float(values[~values.isfinite()][0]), str(value.dtype).removeprefix("torch.")
+        warn_of_convergence(
+            f"{function}: expected a finite value, got {came:g}{counts}: the objective of the points or factors is beyond the range of "
+            f"{kind}: write points or factors divided by their largest entry"
+        )
+    elif course.tolerance == 0:
+        return
     elif bool((error > MARGINALS).any()):
         warn_of_convergence(
             f"{function}: expected marginals within {MARGINALS:g} of the mass, got {float(error.max()):.3g} after polish_iters = "

@@ -192,10 +192,11 @@ def gromov_wasserstein_low_rank(
     else:
         distortion = value
     plan = plan_of(end, inputs, f"{name} plan", course, spaces.unbatched)
-    converged = has_converged(end, course)
-    warn_unless_converged("gromov_wasserstein_low_rank", converged, end, course)
+    value = value.to(weights[0].dtype)
+    converged = has_converged(end, course, value)
+    warn_unless_converged("gromov_wasserstein_low_rank", converged, end, course, value)
     outputs = (
-        value.to(weights[0].dtype),
+        value,
         distortion.to(weights[0].dtype),
         converged,
         end.error,
