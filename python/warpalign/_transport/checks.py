@@ -13,6 +13,7 @@ from torch import Tensor
 
 from warpalign._core.checks import DTYPES, can_be_read, check_number, check_precision, shape_of
 from warpalign._core.series import is_half, widened
+from warpalign._transport.convergence import is_known
 from warpalign._transport.costs import CostNormalization
 from warpalign._transport.settings import Settings, settings_of
 from warpalign._transport.settings import check_distance_normalization as check_distance_normalization
@@ -141,6 +142,17 @@ def check_sums(weights: tuple[Tensor | None, Tensor | None]) -> None:
             f"{name}: expected the sum of {other} (write {name} / {name}.sum(), or give rho_a or rho_b), got "
             f"{sums['ab'.index(name)]:g} at index 0"
         )
+
+
+def check_plan(plan: Tensor, name: str) -> None:
+    """Refuses a first plan (N, M) or (B, N, M) with entries that no plan has. Reads values on a CPU alone."""
+    if not is_known(plan):
+        return
+    wrong = plan[~((plan >= 0) & plan.isfinite())]
+    if wrong.numel() == 0 and bool((plan.sum((-2, -1)) > 0).all()):
+        return
+    came = f"{float(wrong[0]):g}" if wrong.numel() > 0 else "a sum of 0"
+    raise ValueError(f"{name}: expected a plan of finite numbers >= 0 with a positive sum, got {came}")
 
 
 def check_init(

@@ -22,6 +22,7 @@ from warpalign._transport.checks import (
     check_callback,
     check_distance_normalization,
     check_epsilon,
+    check_plan,
     check_rows,
     check_settings,
     check_step,
@@ -366,6 +367,7 @@ def _start(of: Objective, weights: Inputs, course: Course, init: object) -> Tens
             raise TypeError(
                 f"init: expected {of.cx.dtype} on {of.cx.device}, got {plan.dtype} on {plan.device}"
             )
+        check_plan(plan, "init")
         return plan.expand(batch, n, m)
     if init not in INITIALS:
         names = ", ".join(f'"{name}"' for name in INITIALS)

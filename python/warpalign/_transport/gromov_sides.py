@@ -13,6 +13,7 @@ from warpalign._core.costs import COSTS
 from warpalign._core.series import widened
 from warpalign._transport.anchor_ops import DISTANCES
 from warpalign._transport.checks import (
+    check_plan,
     check_rows,
     check_sums,
     with_equal_sums,
@@ -117,6 +118,7 @@ def start_of(
         return Start(_drawn_from(plan), plan.mass)
     if isinstance(init, Tensor):
         table = table_of_pairs(init, "init", sides)
+        check_plan(table, "init")
         return Start(partial(pairs_of_table, table), table.sum)
     if init == "product":
         a, b = (

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from warpalign._transport.checks import check_plan
 from warpalign._transport.options import GROMOV_ERROR
 from warpalign.transport import ConvergenceWarning, GromovResult, from_anndata, gromov_wasserstein
 
@@ -105,6 +106,8 @@ def pairwise_align(
         for given in (a_distribution, b_distribution)
     ]
     first: Any = "product" if G_init is None else torch.as_tensor(np.asarray(G_init)).to(cost)
+    if isinstance(first, Tensor):
+        check_plan(first, "G_init")
     found = gromov_wasserstein(
         distances=(distances[0] / largest, distances[1] / largest),
         cost_normalization=None,

@@ -209,6 +209,21 @@ CALLS: BadCalls = {
     "gromov_wasserstein: a seed below 0": bad(
         generator=-1, message="generator: expected a seed from 0 to 2^63 − 1, got -1"
     ),
+    "gromov_wasserstein: a first plan below 0": bad(
+        init=lambda given: zeros(5, 6)(given) - 1,
+        cpu_only=True,
+        message="init: expected a plan of finite numbers >= 0 with a positive sum, got -1",
+    ),
+    "gromov_wasserstein: a first plan without mass": bad(
+        init=zeros(5, 6),
+        cpu_only=True,
+        message="init: expected a plan of finite numbers >= 0 with a positive sum, got a sum of 0",
+    ),
+    "gromov_wasserstein: NaN in the first plan": bad(
+        init=lambda given: torch.full((5, 6), torch.nan),
+        cpu_only=True,
+        message="init: expected a plan of finite numbers >= 0 with a positive sum, got nan",
+    ),
     "gromov_wasserstein: a step of 0": bad(step=0.0, message="step: expected a finite number > 0, got 0.0"),
     "gromov_wasserstein: a step too far": bad(
         step=1.5, message="step: expected a number above 0 and at most 1, got 1.5"
@@ -361,6 +376,10 @@ SAMPLED: BadCalls = {
     "no restart": bad_sampled(restarts=0, message="restarts: expected at least 1, got 0"),
     "restarts of one start": bad_sampled(
         restarts=3, message='restarts: expected 1 without init = "multiscale", got 3'
+    ),
+    "a first plan without mass": bad_sampled(
+        init=zeros(5, 6),
+        message="init: expected a plan of finite numbers >= 0 with a positive sum, got a sum of 0",
     ),
     "a start of other sizes": bad_sampled(
         init=zeros(5, 5), message="init: expected shape (5, 6), got (5, 5)"
