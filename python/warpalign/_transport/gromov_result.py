@@ -44,7 +44,7 @@ class GromovResult:
     """T, by its potentials and the last linearised cost. The exact solver's is differentiable in features, through that cost alone."""
     converged: Tensor
     """(B,) bool. Exact: whether the share of the mass that moves in a step has come below tol. Sampled: whether the costs of steps fall
-    no more. And the error is at most 0.1 in both."""
+    no more. And the error is at most 0.1 in both. Of :func:`gromov_wasserstein_low_rank`: as :class:`LowRankResult` says."""
     error: Tensor
     """(B,): the error of the transport problem of the plan, as in :class:`SinkhornResult`: how far another iteration moves a potential,
     over epsilon, and so about the largest share by which a marginal is off. inf or NaN where the plan is not finite."""

@@ -339,6 +339,33 @@ def test_a_value_that_is_not_finite_has_not_converged(dtype: torch.dtype, size: 
 
 
 @BOTH
+def test_steps_of_the_wrong_size_do_not_converge(solve: Solve) -> None:
+    """A tiny step moves little wherever the plan is; a huge one throws it to the product of the weights, where it stands."""
+    x, y = randn(60, 2, seed=0), randn(50, 2, seed=1)
+    best = solve(x, y, rank=3, generator=0)
+    assert bool(best.converged)
+    with pytest.warns(
+        ConvergenceWarning, match="tol = 0.0001 times step = 0.001 of the mass .*: write a larger step"
+    ):
+        tiny = solve(x, y, rank=3, generator=0, step=1e-3, max_iter=50)
+    with pytest.warns(
+        ConvergenceWarning, match="a larger one with step = 1000: write a smaller step, such as 10"
+    ):
+        huge = solve(x, y, rank=3, generator=0, step=1e3)
+    for found in (tiny, huge):
+        assert not bool(found.converged) and float(found.value) > 1.1 * float(best.value)
+
+
+@BOTH
+def test_a_large_step_from_the_best_plan_has_not_risen(solve: Solve) -> None:
+    """Each set with itself, a component per point: the objective is 0 up to rounding from the start on."""
+    x = randn(6, 2, seed=0)
+    eye = torch.eye(6) / 6
+    found = solve(x, x, rank=6, init=(eye, eye, torch.full((6,), 1 / 6)), step=20.0)
+    assert bool(found.converged) and abs(float(found.value)) < 1e-5
+
+
+@BOTH
 def test_starts_and_seeds(solve: Solve) -> None:
     x, y = points(torch.device("cpu"))
     one, same, other = (solve(x, y, rank=3, init="random", generator=seed) for seed in (0, 0, 1))

@@ -75,6 +75,11 @@ class Course(NamedTuple):
     least: float
     """What no component's share of the mass falls below."""
 
+    @property
+    def goal(self) -> float:
+        """The share of the mass that a step moves at most where the plan stands. Below 1 a step's movement is in proportion to its size."""
+        return self.tolerance * min(1.0, self.step)
+
 
 class Descended(NamedTuple):
     """The end of a descent."""
@@ -88,6 +93,8 @@ class Descended(NamedTuple):
     """(B,) int32"""
     history: Tensor
     """(tests, B): the share of the mass that moved, at each test."""
+    rose: Tensor | None = None
+    """(B,) bool: whether the objective is above that of the first plan. None: not looked at."""
 
 
 CostOf = Callable[[State], Factors]
@@ -143,7 +150,7 @@ def descend(cost_of: CostOf, state: State, weights: tuple[Tensor, Tensor], cours
         moved = moved.where(done, now)
         history.append(moved)
         if course.tolerance > 0:
-            done = done | (moved <= course.tolerance) | moved.isnan()
+            done = done | (moved <= course.goal) | moved.isnan()
             if bool(done.all()):
                 break
     state, error = _polished(graph.state[0] if graph else state, weights, course)
@@ -219,13 +226,18 @@ def _polished(state: State, weights: tuple[Tensor, Tensor], course: Course) -> t
         count = min(STEPS_BETWEEN_TESTS, course.polish_iters)
         polished = _projected(sides, state.weights.log(), weights, count, course.least)
         state = _unless(_mismatch(state) <= goal, state, polished)
+    state = rounded(state, weights[1])
+    missed = [
+        (side.factor.sum(-1) - of).abs().sum(-1) for side, of in zip((state.x, state.y), weights, strict=True)
+    ]
+    return state, missed[0] + missed[1] + _mismatch(state)
+
+
+def rounded(state: State, weights: Tensor) -> State:
+    """A plan with the row sums of x and the weights (B, M) of y, near a state."""
     sums = state.x.factor.sum(1)
-    y = state.y._replace(factor=_rounded(state.y.factor, weights[1], sums))
-    state = State(state.x, y, sums.clamp(min=torch.finfo(sums.dtype).tiny), state.gamma)
-    missed = (state.x.factor.sum(-1) - weights[0]).abs().sum(-1) + (y.factor.sum(-1) - weights[1]).abs().sum(
-        -1
-    )
-    return state, missed + _mismatch(state)
+    y = state.y._replace(factor=_rounded(state.y.factor, weights, sums))
+    return State(state.x, y, sums.clamp(min=torch.finfo(sums.dtype).tiny), state.gamma)
 
 
 def _rounded(factor: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

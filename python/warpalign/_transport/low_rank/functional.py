@@ -15,7 +15,17 @@ from warpalign._core.torch_internals import matmul_precision_of
 from warpalign._core.transforms import have_tangents, no_autocast, no_derivative, not_compiled
 from warpalign._transport.convergence import is_known, of_problems
 from warpalign._transport.envelope import once_differentiable, undifferentiable
-from warpalign._transport.low_rank.descent import CostOf, Course, Descended, Factors, State, descend, where
+from warpalign._transport.low_rank.descent import (
+    CostOf,
+    Course,
+    Descended,
+    Factors,
+    Side,
+    State,
+    descend,
+    rounded,
+    where,
+)
 from warpalign._transport.low_rank.inputs import (
     EQUAL_SUMS,
     check_course,
@@ -36,6 +46,9 @@ from warpalign._transport.low_rank.start import (
 
 MARGINALS = 1e-5
 """Plans whose marginals miss the weights by more than this share of the mass have not converged."""
+LARGEST_SAFE_STEP = 10.0
+"""The default. Larger steps can throw a plan far off, where it stands; so their end is compared with their start."""
+_RISE = 1e-3
 
 
 Start = Callable[[tuple[Tensor, Tensor]], State]
@@ -52,7 +65,8 @@ class LowRankResult(NamedTuple):
     plan: LowRankPlan
     """P (B, N, M), by its factors."""
     converged: Tensor
-    """(B,) bool: whether the last step moved at most tol of the mass, the error is at most 1e-5, and the value is finite."""
+    """(B,) bool: whether the last step moved at most tol of the mass, or tol times a step below 1, the error is at most 1e-5, the value
+    is finite and, with a step above 10, not above that of the first plan."""
     error: Tensor
     """(B,): by how much the plan's marginals miss the weights, in sum and over the mass."""
     iterations: Tensor
@@ -106,9 +120,10 @@ def sinkhorn_low_rank(
             differ in their random numbers; a given start is made once.
         generator: the random numbers of "kmeans" and "random": a torch.Generator on the CPU, which advances, or an int, the seed of a new
             one. None: torch's default generator.
-        step: the largest exponent of a step of mirror descent, > 0. The step's size is this over the largest gradient.
+        step: the largest exponent of a step of mirror descent, > 0. The step's size is this over the largest gradient. Far larger
+            ones than 10 can end at a worse plan than the first one, and below 1 more steps are needed.
         max_iter: the maximum number of steps, at least 1.
-        tol: steps end when one moves at most this share of the mass, which is tested every ten steps; >= 0. 0: they end at max_iter.
+        tol: steps end when one moves at most this share of the mass, times a step below 1, which is tested every ten steps; >= 0. 0: they end at max_iter.
         projection_iters: the iterations of a step's projection onto the marginals, at least 2, which start from those of the step before.
         polish_iters: the maximum number of iterations of the last projection, at least 1. What it leaves is removed by rounding to the marginals,
             which are exact up to floating-point errors in any case.
@@ -121,8 +136,8 @@ def sinkhorn_low_rank(
         backward from the plan. A batch gives what its problems give alone.
 
     Warns:
-        ConvergenceWarning: on a CPU, where problems have not converged, or their plan is not finite; once per line that calls. On a GPU
-            look at ``converged``.
+        ConvergenceWarning: on a CPU, where mass still moves after max_iter steps, marginals miss the weights, the plan or its value is not
+            finite, or a step above 10 ends above the first plan's objective; once per line that calls. On a GPU look at ``converged``.
 
     Raises:
         TypeError: an argument is of the wrong type, dtype or layout.
@@ -225,6 +240,8 @@ def solved(
                 state = random_start(shares, rank, generator) if init == "random" else start(shares)
             end = descend(cost_of, state, shares, course)
             value = distortion_of(end.state) + course.epsilon * entropies(end.state)
+            if course.step > LARGEST_SAFE_STEP:
+                end = end._replace(rose=_rose(value, state, shares, course, distortion_of))
             best, least = (
                 (end, value)
                 if best is None
@@ -238,6 +255,22 @@ def solved(
         return best._replace(state=State(x, y, w * mass[:, None], best.state.gamma), error=error)
 
 
+def _rose(
+    value: Tensor,
+    start: State,
+    weights: tuple[Tensor, Tensor],
+    course: Course,
+    distortion_of: Callable[[State], Tensor],
+) -> Tensor:
+    """(B,) bool: whether the objective (B,) is above that of the plan that the start stands for."""
+    plan = rounded(start, weights[1])
+    first = distortion_of(plan) + course.epsilon * entropies(plan)
+    x, y = (Side(one[..., None], one[..., None], one[:, :1]) for one in weights)
+    product = distortion_of(State(x, y, torch.ones_like(x.log_v), start.gamma))
+    # Rounding, of a plan that is best from the start and costs nothing, is a share of what the product of the weights costs.
+    return value > first + _RISE * (first.abs() + product.abs())
+
+
 def _better(is_better: Tensor, new: Descended, old: Descended) -> Descended:
     """The new end of some problems (B,), and the old one of all others."""
     state = where(is_better, new.state, old.state)
@@ -247,7 +280,8 @@ def _better(is_better: Tensor, new: Descended, old: Descended) -> Descended:
             (new.moved, new.error, new.iterations), (old.moved, old.error, old.iterations), strict=True
         )
     )
-    return Descended(state, moved, error, iterations, old.history)
+    rose = None if new.rose is None or old.rose is None else torch.where(is_better, new.rose, old.rose)
+    return Descended(state, moved, error, iterations, old.history, rose)
 
 
 def plan_of(
@@ -277,14 +311,15 @@ def entropies(state: State) -> Tensor:
 
 def has_converged(end: Descended, course: Course, value: Tensor) -> Tensor:
     """(B,) bool, with the value (B,) in the result's dtype."""
-    stands = end.moved <= max(course.tolerance, torch.finfo(end.moved.dtype).eps)
-    return stands & (end.error <= MARGINALS) & value.detach().isfinite()
+    stands = end.moved <= max(course.goal, torch.finfo(end.moved.dtype).eps * min(1.0, course.step))
+    converged = stands & (end.error <= MARGINALS) & value.detach().isfinite()
+    return converged if end.rose is None else converged & ~end.rose
 
 
 def warn_unless_converged(
     function: str, converged: Tensor, end: Descended, course: Course, value: Tensor
 ) -> None:
-    """Without a tolerance steps are to end at max_iter: only what is not finite is told."""
+    """Without a tolerance steps are to end at max_iter: only what is not finite or has risen is told."""
     if not is_known(converged) or bool(converged.all()):
         return
     counts = of_problems(~converged)
@@ -299,6 +334,11 @@ def warn_unless_converged(
             f"{function}: expected a finite value, got {came:g}{counts}: the objective of the points or factors is beyond the range of "
             f"{kind}: write points or factors divided by their largest entry"
         )
+    elif end.rose is not None and bool(end.rose.any()):
+        warn_of_convergence(
+            f"{function}: expected steps to a plan with a smaller objective than the first one's, got a larger one with step = "
+            f"{course.step:g}{counts}: write a smaller step, such as {LARGEST_SAFE_STEP:g}"
+        )
     elif course.tolerance == 0:
         return
     elif bool((error > MARGINALS).any()):
@@ -307,7 +347,8 @@ def warn_unless_converged(
             f"{course.polish_iters} iterations{counts}: write a larger polish_iters"
         )
     else:
+        share, larger = (f" times step = {course.step:g}", "step, ") if course.step < 1 else ("", "")
         warn_of_convergence(
-            f"{function}: expected at most tol = {course.tolerance:g} of the mass to move in a step, got {float(moved.max()):.3g} after "
-            f"max_iter = {course.max_iter} steps{counts}: write a larger max_iter or tol"
+            f"{function}: expected at most tol = {course.tolerance:g}{share} of the mass to move in a step, got "
+            f"{float(moved.max()):.3g} after max_iter = {course.max_iter} steps{counts}: write a larger {larger}max_iter or tol"
         )
