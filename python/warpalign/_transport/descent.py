@@ -13,10 +13,13 @@ import torch
 from torch import Tensor
 
 from warpalign._core.costs import Cost, CostFunction
+from warpalign._core.scalars import check_number
 from warpalign._transport.checks import check_settings
 from warpalign._transport.plan import TransportPlan
 from warpalign._transport.problem import Problem, problem
 from warpalign._transport.softmin import updated
+
+_LEAST_DIAMETER = 1e-6  # as a share of blur
 
 
 class Potentials(NamedTuple):
@@ -27,7 +30,24 @@ class Potentials(NamedTuple):
 
 
 def schedule(diameter: float, blur: float, scaling: float, p: int) -> list[float]:
-    """diameter^p, then from it in steps of scaling^p down to blur^p, which comes last."""
+    """diameter^p, then from it in steps of scaling^p down to blur^p, which comes last.
+
+    Args:
+        diameter: 0, of points that are all the same, and infinity and NaN count as blur, where the list ends.
+        blur: above 0.
+        scaling: between 0 and 1.
+
+    Raises:
+        TypeError, ValueError: blur or scaling is no such number.
+    """
+    blur, scaling = check_number(blur, "blur", None), check_number(scaling, "scaling", None)
+    if scaling >= 1:
+        raise ValueError(
+            f"scaling: expected a number between 0 and 1, got {scaling:g}: write 0.5, or 0.9 for more epsilons"
+        )
+    # Costs of such a diameter are nothing beside blur^p, but a list that begins at epsilon = 0 divides by it.
+    if not _LEAST_DIAMETER * blur < diameter < math.inf:
+        diameter = blur
     first, last, step = (p * math.log(number) for number in (diameter, blur, scaling))
     count = max(math.ceil((last - first) / step), 0)
     return [diameter**p, *(math.exp(first + k * step) for k in range(count)), blur**p]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,6 +11,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core.costs import Cost, CostFunction
+from warpalign._transport.convergence import is_known
 from warpalign._transport.descent import Potentials, descend, extrapolated, of_points
 
 
@@ -84,7 +87,29 @@ def side_value(
 
 
 def diameter_of(x: Tensor, y: Tensor) -> float:
-    """The diagonal of the box that holds all points of (…, N, D) and (…, M, D). Waits for the device."""
+    """The diagonal of the box that holds all finite points of (…, N, D) and (…, M, D). Waits for the device."""
     with torch.no_grad():
         points = torch.cat([x.flatten(0, -2), y.flatten(0, -2)])
-        return float((points.amax(0) - points.amin(0)).norm())
+        diameter = float((points.amax(0) - points.amin(0)).norm())
+        if math.isfinite(diameter):
+            return diameter
+        finite = points.isfinite()
+        most, least = points.where(finite, -math.inf).amax(0), points.where(finite, math.inf).amin(0)
+        return float((most - least).norm())
+
+
+def warn_of_numbers(given: Measures, names: tuple[str, str, str, str], result: Tensor, blur: float) -> None:
+    """Says on a CPU why a result of SamplesLoss.forward is not finite, at the line that calls the module."""
+    if not is_known(result) or bool(result.isfinite().all()):
+        return
+    for name, tensor in zip(names, given, strict=True):
+        if is_known(tensor) and not bool(tensor.isfinite().all()):
+            value = float(tensor.detach()[~tensor.isfinite()][0])
+            message = f"{name}: expected finite numbers, got {value:g}: write {name}.nan_to_num(), or leave such points out"
+            break
+    else:
+        message = (
+            f"SamplesLoss: expected a finite result, got {float(result.detach()[~result.isfinite()][0]):g}: weights are "
+            f"below 0, costs are not finite, or blur = {blur:g} is too small beside them: write a larger blur"
+        )
+    warnings.warn(message, RuntimeWarning, stacklevel=5)

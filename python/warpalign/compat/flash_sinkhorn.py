@@ -15,11 +15,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from warpalign._core.scalars import check_number
 from warpalign._transport.descent import Potentials, schedule
-from warpalign.compat._samples_loss import Ground, Measures, between, diameter_of, side_value, with_itself
+from warpalign.compat._samples_loss import (
+    Ground,
+    Measures,
+    between,
+    diameter_of,
+    side_value,
+    warn_of_numbers,
+    with_itself,
+)
 from warpalign.transport import sinkhorn
 
 __all__ = ["SamplesLoss"]
+
+_NAMES = ("a", "x", "b", "y")
 
 
 class SamplesLoss(nn.Module):
@@ -182,8 +193,10 @@ class SamplesLoss(nn.Module):
         parts = [self._of_problem(Measures(*(t[k : k + 1] for t in of))) for k in range(len(of.x))]
         if self.potentials:
             f, g = (torch.cat([part[side] for part in parts]) for side in (0, 1))
+            warn_of_numbers(of, _NAMES, f, self.blur)
             return f.reshape(shapes[0]), g.reshape(shapes[1])
         value = torch.cat([part[0] for part in parts])
+        warn_of_numbers(of, _NAMES, value, self.blur)
         return value if batched else value[0]
 
     def _of_problem(self, of: Measures) -> tuple[Tensor, ...]:
@@ -243,7 +256,8 @@ class SamplesLoss(nn.Module):
         if self.eps_list is not None:
             epsilons = list(self.eps_list)
         elif self.use_epsilon_scaling:
-            diameter = diameter_of(of.x, of.y) if self.diameter is None else self.diameter
+            given = self.diameter
+            diameter = diameter_of(of.x, of.y) if given is None else check_number(given, "diameter", None)
             epsilons = schedule(diameter, self.blur, self.scaling, 2)
         else:
             if self.eps is None or self.n_iters is None:

@@ -14,12 +14,22 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from warpalign._core.scalars import check_number
 from warpalign._transport.descent import schedule
-from warpalign.compat._samples_loss import Ground, Measures, between, diameter_of, side_value, with_itself
+from warpalign.compat._samples_loss import (
+    Ground,
+    Measures,
+    between,
+    diameter_of,
+    side_value,
+    warn_of_numbers,
+    with_itself,
+)
 
 __all__ = ["SamplesLoss"]
 
 _BACKENDS = ("auto", "tensorized", "online", "multiscale")
+_NAMES = ("α", "x", "β", "y")
 
 
 class SamplesLoss(nn.Module):
@@ -92,7 +102,8 @@ class SamplesLoss(nn.Module):
         a, x, b, y = self._arguments(args)
         batched = x.dim() == 3
         of = _checked(a, x, b, y)
-        diameter = diameter_of(x, y) if self.diameter is None else self.diameter
+        given = self.diameter
+        diameter = diameter_of(x, y) if given is None else check_number(given, "diameter", None)
         epsilons = schedule(diameter, self.blur, self.scaling, self.p)
         rho = None if self.reach is None else self.reach**self.p
         named = Ground("sqeuclidean", 0.5, rho, rho) if self.p == 2 else Ground("euclidean", 1.0, rho, rho)
@@ -106,9 +117,11 @@ class SamplesLoss(nn.Module):
             )
         if self.potentials:
             f, g = (one if other is None else one - other for one, other in zip(found, own, strict=True))
+            warn_of_numbers(of, _NAMES, f, self.blur)
             return (f, g) if batched or self.backend != "multiscale" else (f[0], g[0])
         value = side_value(of.a, found.f, own[0], rho, epsilons[-1])
         value = value + side_value(of.b, found.g, own[1], rho, epsilons[-1])
+        warn_of_numbers(of, _NAMES, value, self.blur)
         return value if batched else value[0]
 
     def _arguments(self, args: tuple[Any, ...]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

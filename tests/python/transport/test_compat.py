@@ -235,3 +235,41 @@ def test_equal_sets_have_no_divergence() -> None:
     x = torch.from_numpy(cases.X)
     assert float(geomloss.SamplesLoss(blur=0.1)(x, x)) == pytest.approx(0, abs=1e-12)
     assert float(geomloss.SamplesLoss(p=1, blur=0.1)(x, x)) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"p": 1}, {"reach": 0.5}, {"debias": False}])
+@pytest.mark.parametrize("spread", [0.0, 1e-30])
+def test_losses_of_points_that_are_all_the_same_are_zero(spread: float, options: dict[str, Any]) -> None:
+    """A list of epsilons that began at their diameter's square would begin at 0."""
+    for module in (geomloss, flash_sinkhorn)[: 1 if "p" in options else 2]:
+        x = (torch.ones(4, 2) if spread == 0 else spread * torch.randn(4, 2)).requires_grad_()
+        value = module.SamplesLoss(**options)(x, x.detach().clone())
+        (by_x,) = torch.autograd.grad(value, x)
+        assert value == 0
+        assert by_x.abs().max() <= 1e-12
+
+
+@pytest.mark.parametrize("module", [geomloss, flash_sinkhorn])
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_losses_warn_once_of_points_that_are_not_finite(module: Any, number: str) -> None:
+    x, y = torch.randn(3, 4, 2), torch.randn(3, 5, 2)
+    # A module's one diameter is that of all problems, so the point must not be one that the box ends at.
+    x[1, 0] = 0
+    expected = module.SamplesLoss()(x, y)
+    x[1, 0, 0] = float(number)
+    with pytest.warns(RuntimeWarning) as caught:
+        value = module.SamplesLoss()(x, y)
+    assert [str(one.message) for one in caught] == [
+        f"x: expected finite numbers, got {number}: write x.nan_to_num(), or leave such points out"
+    ]
+    assert caught[0].filename == __file__
+    assert value.isnan().tolist() == [False, True, False]
+    torch.testing.assert_close(value[::2], expected[::2])
+
+
+def test_losses_warn_of_costs_that_are_not_finite() -> None:
+    loss = geomloss.SamplesLoss(cost=lambda x, y: torch.full((len(x), x.shape[1], y.shape[1]), torch.nan))
+    with pytest.warns(
+        RuntimeWarning, match="SamplesLoss: expected a finite result, got nan: weights are below 0"
+    ):
+        loss(torch.randn(4, 2), torch.randn(5, 2))

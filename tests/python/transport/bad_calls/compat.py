@@ -168,6 +168,23 @@ LOSSES: BadCalls = {
         lambda: geomloss.SamplesLoss()(X[:, 0], X, X[:, 0], Y),
         "Weights 'β' and samples 'y' should have compatible shapes.",
     ),
+    "geomloss: blur": of(
+        lambda: geomloss.SamplesLoss(blur=0)(X, Y), "blur: expected a finite number > 0, got 0"
+    ),
+    "geomloss: scaling": of(
+        lambda: geomloss.SamplesLoss(scaling=1)(X, Y),
+        "scaling: expected a number between 0 and 1, got 1: write 0.5, or 0.9 for more epsilons",
+    ),
+    "geomloss: diameter": of(
+        lambda: geomloss.SamplesLoss(diameter=0)(X, Y), "diameter: expected a finite number > 0, got 0"
+    ),
+    "flash_sinkhorn: blur": of(
+        lambda: flash_sinkhorn.SamplesLoss(blur=0)(X, Y), "blur: expected a finite number > 0, got 0.0"
+    ),
+    "flash_sinkhorn: diameter": of(
+        lambda: flash_sinkhorn.SamplesLoss(diameter=0)(X, Y),
+        "diameter: expected a finite number > 0, got 0.0",
+    ),
     "flash_sinkhorn: loss": of(
         lambda: flash_sinkhorn.SamplesLoss("energy"), 'Only loss="sinkhorn" is supported.'
     ),
