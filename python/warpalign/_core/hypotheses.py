@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import check_count, shape_of
+from warpalign._core.checks import check_count, check_number, shape_of
 
 State = Any
 """A tensor, or tuples, lists and dicts of tensors; each has the batch on one axis."""
@@ -115,6 +115,16 @@ def check_reader(reader: Any, name: str) -> Predictor:
             raise TypeError(f"{name}: expected a method {method}(), got {type(reader).__name__} without it")
     checked: Predictor = reader
     return checked
+
+
+def check_weight(lm_weight: object, language_model: object) -> float:
+    """What a language model's scores are multiplied by; 0, the default, where there is none."""
+    weight = check_number(lm_weight, "lm_weight")
+    if language_model is None and weight > 0:
+        raise ValueError(
+            f"lm_weight: expected the default without language_model, got {lm_weight}: pass language_model="
+        )
+    return weight
 
 
 def axis_of(reader: Any, name: str) -> int:

@@ -7,8 +7,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import check_count, check_number
-from warpalign._core.hypotheses import Predictor, State, axis_of, check_reader, checked_step, final_scores
+from warpalign._core.checks import check_count
+from warpalign._core.hypotheses import (
+    Predictor,
+    State,
+    axis_of,
+    check_reader,
+    check_weight,
+    checked_step,
+    final_scores,
+)
 from warpalign._core.transforms import not_compiled
 
 Found = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -49,7 +57,7 @@ class LanguageModel(NamedTuple):
 def check_language(
     language_model: object, lm_weight: object, start_id: object, blank: int
 ) -> LanguageModel | None:
-    weight = check_number(lm_weight, "lm_weight")
+    weight = check_weight(lm_weight, language_model)
     start = blank if start_id is None else check_count(start_id, "start_id", 0)
     if language_model is None:
         return None

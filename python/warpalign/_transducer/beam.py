@@ -7,13 +7,14 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import check_count, check_flag, check_number, naming_arguments
+from warpalign._core.checks import check_count, check_flag, naming_arguments
 from warpalign._core.hypotheses import (
     Hypotheses,
     Predictor,
     State,
     advanced,
     agreed,
+    check_weight,
     cut_out,
     final_scores,
 )
@@ -198,7 +199,7 @@ def transducer_beam_decode(
         raise ValueError(f'merge: expected "sum" or "max", got {merge!r}')
     normalised = check_flag(score_norm, "score_norm")
     language = None if language_model is None else model.reading(language_model, "language_model")
-    weight = check_number(lm_weight, "lm_weight")
+    weight = check_weight(lm_weight, language_model)
     every = check_count(steps_per_round, "steps_per_round")
     graph = check_graph(cuda_graph, model)
     every = every if model.encoder.is_cuda else 1

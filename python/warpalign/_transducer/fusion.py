@@ -7,8 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import check_number
-from warpalign._core.hypotheses import State, final_scores, where
+from warpalign._core.hypotheses import State, check_weight, final_scores, where
 from warpalign._transducer.decode_model import Model
 
 
@@ -63,7 +62,7 @@ class Fusion(NamedTuple):
 
 
 def check_fusion(language_model: object, lm_weight: object, model: Model) -> Fusion | None:
-    weight = check_number(lm_weight, "lm_weight")
+    weight = check_weight(lm_weight, language_model)
     if language_model is None:
         return None
     columns = (model.arcs.blank, *model.arcs.big_blank_columns)

@@ -79,7 +79,14 @@ def ctc_decode(
             f"{vocabulary}: expected a symbol for each of {x.shape[1]} classes, got {len(symbols)}"
         )
     model = None
-    if arpa is not None:
+    if arpa is None:
+        given = click.get_current_context().get_parameter_source("lm_weight")
+        if given is not click.core.ParameterSource.DEFAULT:
+            raise click.UsageError(
+                f"--lm-weight: expected --arpa beside it, got {lm_weight:g} alone: write --arpa FILE"
+            )
+        lm_weight = 0.0
+    else:
         model = warpalign.NGramLanguageModel(arpa, symbols[: x.shape[1]], blank=blank).to(device)
     with waiting("decoding"):
         (found,) = warpalign.ctc_beam_decode(

@@ -39,7 +39,13 @@ def decoded(given: Given) -> None:
     command("ctc-decode", given.folder / "x.npy", "--vocabulary", given.file("v.txt", "-\na\n"))
 
 
+def weighted(given: Given) -> None:
+    np.save(given.folder / "x.npy", np.zeros((5, 3), np.float32))
+    command("ctc-decode", given.folder / "x.npy", "--lm-weight", 2)
+
+
 CALLS: BadCalls = {
+    "ctc-decode: a weight of no n-grams": BadCall(weighted, Refused, "--lm-weight: expected --arpa beside it, got 2 alone: write --arpa FILE"),
     "ctc-decode: too few symbols": BadCall(decoded, Refused, "FOLDER/v.txt: expected a symbol for each of 3 classes, got 2"),
     "ctc-align: no array": BadCall(aligned("text", "1"), Refused, "FOLDER/x.npy: expected a .npy file"),
     "ctc-align: one axis": BadCall(aligned(np.zeros(4), "1"), Refused, "FOLDER/x.npy: expected floating-point logits (T, C), got float64 (4,)"),

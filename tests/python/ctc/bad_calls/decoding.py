@@ -116,6 +116,7 @@ CALLS: BadCalls = {
     **beam("a threshold of 0", ValueError, "beam_threshold: expected a finite number > 0, got 0", beam_threshold=0),
     **beam("no number for the threshold", TypeError, "beam_threshold: expected a float, got str", beam_threshold="5"),
     **beam("a weight below 0", ValueError, "lm_weight: expected a finite number >= 0, got -1", lm_weight=-1),
+    **beam("a weight of no language model", ValueError, "lm_weight: expected the default without language_model, got 5.0: pass language_model=", lm_weight=5.0),
     **beam("a start below 0", ValueError, "start_id: expected at least 0, got -1", start_id=-1),
     **beam("no language model", TypeError, "language_model: expected a method step(), got NoStep without it", language_model=NoStep()),
     **beam("a language model of other classes", ValueError, "language_model: expected log-probabilities of 6 classes, blank included, got shape (48, 5)", language_model=Reader(5)),

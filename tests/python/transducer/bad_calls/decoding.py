@@ -342,6 +342,11 @@ CALLS: BadCalls = (
         "transducer_greedy_decode: lm_weight": fused(
             "lm_weight: expected a finite number >= 0, got -1.0", lm_weight=-1.0
         ),
+        "transducer_greedy_decode: lm_weight alone": fused(
+            "lm_weight: expected the default without language_model, got 5.0: pass language_model=",
+            language_model=None,
+            lm_weight=5.0,
+        ),
         "transducer_greedy_decode: state without a language model": BadCall(
             other_greedy_language,
             ValueError,
@@ -380,6 +385,10 @@ CALLS: BadCalls = (
         ),
         "transducer_beam_decode: language_model's rows": beam(
             "language_model: expected rows (24, H) from step(), got list", language_model=LastToken(([], 0))
+        ),
+        "transducer_beam_decode: lm_weight alone": beam(
+            "lm_weight: expected the default without language_model, got 5.0: pass language_model=",
+            lm_weight=5.0,
         ),
         "transducer_beam_decode: lm_weight": beam(
             "lm_weight: expected a finite number >= 0, got -1.0", lm_weight=-1.0
