@@ -141,3 +141,27 @@ def test_a_batch_is_its_items() -> None:
         alone = pot.batch.solve_gromov_batch(C[k : k + 1], D[k : k + 1], **options)
         np.testing.assert_allclose(together.plan[k], alone.plan[0], atol=1e-5)
         assert together.value[k] == pytest.approx(alone.value[0], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("C1", lambda C, N: pot.gromov.entropic_gromov_wasserstein(N, C)),
+        ("C2", lambda C, N: pot.gromov.entropic_gromov_wasserstein2(C, N)),
+        ("C1", lambda C, N: pot.gromov.entropic_gromov_wasserstein(-C, C, loss_fun="kl_loss")),
+        ("M", lambda C, N: pot.gromov.entropic_fused_gromov_wasserstein(N, C, C)),
+        ("C1", lambda C, N: pot.gromov.entropic_partial_gromov_wasserstein(N, C, reg=0.1)),
+        ("C1", lambda C, N: pot.gromov.entropic_semirelaxed_gromov_wasserstein(N, C)),
+        ("C1", lambda C, N: pot.gromov.semirelaxed_gromov_wasserstein(N, C)),
+        ("Ca", lambda C, N: pot.solve_gromov(N, C, reg=0.1)),
+    ],
+)
+def test_plans_that_are_not_finite_are_warned_of_once(name: str, call: Any) -> None:
+    C = np.random.RandomState(0).rand(5, 5)
+    with pytest.warns(UserWarning) as said:
+        call(C, np.full((5, 5), np.nan))
+    (one,) = said
+    assert str(one.message).startswith(
+        f"Numerical errors: the plan is not finite. {name}: expected finite numbers"
+    )
+    assert one.filename == __file__

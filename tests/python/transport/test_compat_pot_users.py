@@ -214,10 +214,12 @@ def test_warnings_as_those_of_pot() -> None:
     broken[0, 0] = np.nan
     for call in (
         lambda: pot.sinkhorn2(a, b, broken, 1.0, warn=False),
+        lambda: pot.sinkhorn(a, b, broken, 1.0),
         lambda: pot.sinkhorn_unbalanced(a, b, broken, 1.0, 1.0),
     ):
-        with pytest.warns(UserWarning, match="Numerical errors"):
+        with pytest.warns(UserWarning, match="Numerical errors") as said:
             call()
+        assert [one.filename for one in said] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pot.sinkhorn2(a, b, M, 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,6 +25,10 @@ METRICS: dict[str, Cost] = {
 NOT_CONVERGED = (
     "Sinkhorn did not converge. You might want to increase the number of iterations `numItermax` "
     "or the regularization parameter `reg`."
+)
+NOT_FINITE = (
+    "Numerical errors: the cost of the plan is not finite. Expected finite costs M in which every point with weight "
+    "reaches another one, and weights without NaN"
 )
 NO_SIMPLEX = "expected a number > 0, because warpalign has no network simplex and no other exact solver"
 
@@ -147,26 +153,25 @@ def balanced(
         tol=tolerance_of(threshold, kind),
         **options,
     )
-    warn_of_numbers(kind, result.linear)
-    if warn:
+    if not warn_of_numbers(kind, result.linear) and warn:
         warn_unless_converged(result, kind, threshold)
     return Solved(result, result.f / reg + a.log(), result.g / reg + b.log())
 
 
 def warn_unless_converged(result: SinkhornResult, kind: Kind, threshold: float) -> None:
     """Waits for the device."""
-    if not float(result.error.max()) <= tolerance_of(threshold, kind):
-        warnings.warn(NOT_CONVERGED, stacklevel=5)
+    error = float(result.error.max())
+    if not error <= tolerance_of(threshold, kind):
+        # No number of iterations helps where the error is no number.
+        warn_at_caller(NOT_CONVERGED if math.isfinite(error) else NOT_FINITE)
 
 
-def warn_of_numbers(kind: Kind, *costs: Tensor) -> None:
-    """As POT, whatever ``warn`` says; of tensors on a GPU nothing is read."""
-    if kind.device.type == "cpu" and not all(bool(cost.isfinite().all()) for cost in costs):
-        warnings.warn(
-            "Numerical errors: the cost of the plan is not finite. Expected finite costs M in which every point with weight "
-            "reaches another one, and weights without NaN",
-            stacklevel=6,
-        )
+def warn_of_numbers(kind: Kind, *costs: Tensor) -> bool:
+    """As POT, whatever ``warn`` says; of tensors on a GPU nothing is read. Returns whether it warned."""
+    warns = kind.device.type == "cpu" and not all(bool(cost.isfinite().all()) for cost in costs)
+    if warns:
+        warn_at_caller(NOT_FINITE)
+    return warns
 
 
 def error_of(result: SinkhornResult, b: Tensor) -> Tensor:
@@ -192,3 +197,12 @@ def in_kind(kind: Kind, values: dict[str, Any]) -> dict[str, Any]:
 def of_columns(b: Tensor, solve: Callable[[Tensor], Any]) -> list[Any]:
     """One answer for every column of b (m, k)."""
     return [solve(b[:, k]) for k in range(b.shape[1])]
+
+
+def warn_at_caller(message: str) -> None:
+    """A UserWarning, as POT's, at the line outside of the package that called."""
+    frame: Any = sys._getframe()
+    level = 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("warpalign."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from warpalign._core import optional
+from warpalign.compat.pot._common import warn_at_caller
 from warpalign.compat.pot._gromov_problem import Problem
 from warpalign.compat.pot._gromov_semirelaxed import record_of
 
@@ -30,7 +31,7 @@ class Assignments:
                 f"got {p.shape[1]} and {q.shape[1]} points: entropic_gromov_wasserstein with solver='PPA' takes them"
             )
         optional.load("scipy", "ot.gromov without entropy", "cluster")
-        self._mass = p[0, 0]
+        self._given, self._mass = given, p[0, 0]
 
     def __call__(self, cost: Tensor) -> Tensor:
         rows, columns = self._assigned(cost)
@@ -62,7 +63,10 @@ class Assignments:
     def _assigned(self, cost: Tensor) -> tuple[Tensor, Tensor]:
         from scipy.optimize import linear_sum_assignment
 
-        rows, columns = (torch.from_numpy(part) for part in linear_sum_assignment(cost[0].cpu().numpy()))
+        cost = cost.cpu()
+        if bool(cost.isnan().any()):
+            raise ValueError(self._given.not_finite())
+        rows, columns = (torch.from_numpy(part) for part in linear_sum_assignment(cost[0].numpy()))
         return rows, columns
 
 
@@ -120,6 +124,8 @@ def descend_exactly(
         change = abs(losses[-1] - losses[-2])
         if change < tol_abs or change < tol_rel * abs(losses[-1]):
             break
+    if not given.is_finite(plan):
+        warn_at_caller(f"Numerical errors: the plan is not finite. {given.not_finite()}")
     if not log:
         return kind.out(plan[0])
     return kind.out(plan[0]), {"loss": losses} | record_of(given, plan, names)

@@ -12,7 +12,7 @@ from warpalign._core.transforms import no_autocast
 from warpalign._transport.gromov_solver import Schedule, State, solve
 from warpalign._transport.gromov_start import product_plan
 from warpalign._transport.settings import Inputs, Settings
-from warpalign.compat.pot._common import Kind, kind_of, tolerance_of, weights_of
+from warpalign.compat.pot._common import Kind, kind_of, tolerance_of, warn_at_caller, weights_of
 
 LOSSES = ("square_loss", "kl_loss")
 _TINY = 1e-18  # POT's, within logarithms
@@ -77,6 +77,25 @@ class Problem(NamedTuple):
     """(1, n)"""
     q: Tensor
     """(1, m)"""
+    names: tuple[str, ...] = ("C1", "C2", "M", "p", "q")
+    """What the caller's function calls the two matrices, the costs and the weights."""
+
+    def is_finite(self, plan: Tensor) -> bool:
+        """Whether a plan has no NaN. Of a GPU nothing is read."""
+        return self.kind.device.type != "cpu" or bool(plan.isfinite().all())
+
+    def not_finite(self) -> str:
+        """Which argument is the reason why a plan is not finite."""
+        given = (self.of.f1, self.of.f2, self.of.features, self.p, self.q)
+        for name, numbers in zip(self.names, given, strict=True):
+            if numbers is not None and not bool(numbers.isfinite().all()):
+                kl = (
+                    ", and none below 0 with the KL loss"
+                    if numbers is self.of.f1 or numbers is self.of.f2
+                    else ""
+                )
+                return f"{name}: expected finite numbers{kl}, got {float(numbers[~numbers.isfinite()][0]):g}"
+        return f"{self.names[0]}, {self.names[1]}: expected smaller numbers beside epsilon, got costs that overflow"
 
 
 def objective(
@@ -146,9 +165,12 @@ def descend(
     )
     start = product_plan(weights, mass) if G0 is None else kind.tensor(G0).detach()
     with torch.no_grad():
-        return solve(
+        state = solve(
             given.of.detached(), weights, start if start.dim() == 3 else start[None], schedule, settings
         )
+    if not given.is_finite(state.plan):
+        warn_at_caller(f"Numerical errors: the plan is not finite. {given.not_finite()}")
+    return state
 
 
 def errors(state: State, kind: Kind) -> list[Any]:

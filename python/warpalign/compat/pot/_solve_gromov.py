@@ -16,6 +16,7 @@ from warpalign.compat.pot.solvers import solve
 _LOSSES = {"l2": "square_loss", "kl": "kl_loss"}
 _BATCH_LOSSES = {"sqeuclidean": "square_loss", "kl": "kl_loss"}
 _GRADIENTS = ("envelope", "detach", None)
+_NAMES = ("Ca", "Cb", "M", "a", "b")
 
 
 def solve_gromov(
@@ -84,7 +85,7 @@ def solve_gromov(
         return _unbalanced(Ca, Cb, M, a, b, strength, float(unbalanced), alpha, loss, max_iter, tol)
     share = 1.0 if M is None else float(alpha)
     column = None if kind_of_relaxation == "semirelaxed" else b
-    given = problem(Ca, Cb, a, column, _LOSSES[loss.lower()], symmetric, M, share)
+    given = problem(Ca, Cb, a, column, _LOSSES[loss.lower()], symmetric, M, share)._replace(names=_NAMES)
     threshold = (
         (1e-7 if kind_of_relaxation == "partial" and unbalanced is not None else 1e-9) if tol is None else tol
     )
@@ -168,7 +169,7 @@ def solve_gromov_batch(
     ]
     if grad != "envelope":
         of = of.detached()
-    given = Problem(kind, of, *weights)
+    given = Problem(kind, of, *weights, names=_NAMES)
     state = descend(
         given,
         check_reg(reg),

@@ -32,6 +32,14 @@ CALLS: BadCalls = {
         "points: entropic_gromov_wasserstein with solver='PPA' takes them",
         NotImplementedError,
     ),
+    "pot.gromov: NaN without entropy": of(
+        lambda: GW.gromov_wasserstein(C, C * np.nan),
+        "C2: expected finite numbers, and none below 0 with the KL loss, got nan",
+    ),
+    "pot.gromov: costs that overflow": of(
+        lambda: GW.gromov_wasserstein(C * 1e154, C * 1e154),
+        "C1, C2: expected smaller numbers beside epsilon, got costs that overflow",
+    ),
     "pot.gromov: a named start": of(
         lambda: GW.semirelaxed_gromov_wasserstein(C, D, G0="fluid"),
         "G0: expected a plan (n, m), \"product\" or None, got 'fluid'",
