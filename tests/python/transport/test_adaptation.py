@@ -100,8 +100,11 @@ def test_what_has_not_converged_warns() -> None:
     """Class 2 has no sample in the target, and nowhere else may its mass go."""
     xs, xt = np.arange(12.0).reshape(6, 2), np.arange(10.0).reshape(5, 2)
     ys, yt = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 0, 1, 1, 1])
-    with pytest.warns(ConvergenceWarning, match="SinkhornTransport: after 50 iterations the error is"):
+    with pytest.warns(
+        ConvergenceWarning, match="SinkhornTransport: after 50 iterations the error is"
+    ) as said:
         SinkhornTransport(10.0, cost_normalization=None, max_iter=50).fit(xs, ys, xt, yt)
+    assert [one.filename for one in said] == [__file__]  # and sinkhorn says nothing of its own
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         SinkhornTransport(10.0, cost_normalization=None, limit_max=2).fit(xs, ys, xt, yt)

@@ -13,7 +13,7 @@ import torch
 pytest.importorskip("sklearn")
 
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import (
     check_estimator_repr,
     check_get_params_invariance,
@@ -143,3 +143,15 @@ def test_on_a_gpu(cuda: torch.device) -> None:
     model = GromovTransport(0.01, out_of_sample="continuous", device="cuda").fit(xs, Xt=xt)
     np.testing.assert_allclose(model.transform(xs), expected.transform(xs), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(model.transform_labels(ys), expected.transform_labels(ys), atol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"n_anchors": 8}], ids=["exact", "sampled"])
+def test_what_has_not_converged_warns_once(options: dict[str, Any]) -> None:
+    random = np.random.default_rng(0)
+    with pytest.warns(Warning) as said:
+        GromovTransport(max_iter=1, **options).fit(
+            random.normal(size=(20, 2)), Xt=random.normal(size=(20, 3))
+        )
+    (one,) = said
+    assert one.category is ConvergenceWarning and one.filename == __file__
+    assert str(one.message).startswith("GromovTransport: not converged after n_iter_ = 1 steps")

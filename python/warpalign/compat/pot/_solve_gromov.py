@@ -169,7 +169,7 @@ def solve_gromov_batch(
     ]
     if grad != "envelope":
         of = of.detached()
-    given = Problem(kind, of, *weights, names=_NAMES)
+    given = Problem(kind, of, weights[0], weights[1], _NAMES)
     state = descend(
         given,
         check_reg(reg),
