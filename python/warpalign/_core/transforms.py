@@ -23,6 +23,7 @@ from warpalign._core.torch_internals import (
 Dim = int | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 Values = TypeVar("Values", bound=tuple[Any, ...])
+_NO_RULE = "You must implement the jvp function"  # torch's message, in forward mode, of a function without a rule for it
 
 
 def not_compiled(function: Function) -> Function:
@@ -78,8 +79,20 @@ def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
 
     Function.apply binds its arguments to the signature of forward before it does what is called here, which only
     torch.func transforms and torch.compile need.
+
+    Raises:
+        NotImplementedError: an argument has a tangent, for which the function has no rule. Its attribute ``named`` says
+            what the caller knows it as. A rule that raises would be one, and torch.compile takes no function with a rule.
     """
-    return function.apply(*arguments) if is_traced() else apply_unbound(function, *arguments)
+    if not is_forward_mode():
+        return function.apply(*arguments) if is_traced() else apply_unbound(function, *arguments)
+    try:
+        return function.apply(*arguments)
+    except NotImplementedError as error:
+        if not str(error).startswith(_NO_RULE):
+            raise
+        named = getattr(function, "named", "this function")
+    raise no_derivative(f"forward-mode derivatives of {named}")
 
 
 def is_traced() -> bool:

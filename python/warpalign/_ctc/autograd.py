@@ -84,6 +84,8 @@ class _Gradient(torch.autograd.Function):
 class _Loss(torch.autograd.Function):
     """(loss, saved)."""
 
+    named = "ctc_loss and forward_sum_loss"
+
     @staticmethod
     def forward(
         logits: Tensor,

@@ -101,6 +101,8 @@ class _HeadGradient(torch.autograd.Function):
 class _HeadLoss(torch.autograd.Function):
     """(loss, and what the gradient is made of)."""
 
+    named = "ctc_loss_from_encoder"
+
     @staticmethod
     def forward(
         encoder: Tensor,

@@ -94,6 +94,8 @@ class _Lattice:
 class _Final(torch.autograd.Function):
     """The given gradients, which cannot be differentiated by what they were made of."""
 
+    named = "the transducer losses"
+
     @staticmethod
     def forward(ctx: Any, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(t.view_as(t) for t in tensors[:count])
@@ -113,6 +115,8 @@ def final(gradients: tuple[Tensor, ...], *sources: Tensor) -> tuple[Tensor, ...]
 
 class _Recursion(torch.autograd.Function):
     """(scores (B,), posteriors of px, posteriors of py); the latter two are empty unless they are needed."""
+
+    named = "the transducer losses"
 
     @staticmethod
     def forward(ctx: Any, px: Tensor, py: Tensor, boundary: Tensor | None, with_posteriors: bool) -> Any:

@@ -130,6 +130,8 @@ class _Gradient(torch.autograd.Function):
 class _Loss(torch.autograd.Function):
     """(loss, saved)."""
 
+    named = "the transducer losses"
+
     @staticmethod
     def forward(
         logits: Tensor,

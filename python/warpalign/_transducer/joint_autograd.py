@@ -134,6 +134,8 @@ class _JointGradient(torch.autograd.Function):
 class _JointLoss(torch.autograd.Function):
     """(loss, saved)."""
 
+    named = "the transducer losses"
+
     @staticmethod
     def forward(
         encoder: Tensor,

@@ -240,6 +240,8 @@ class _SimpleLoss(torch.autograd.Function):
     the backward pass.
     """
 
+    named = "the transducer losses"
+
     @staticmethod
     def forward(
         encoder: Tensor,

@@ -72,6 +72,8 @@ class _Gradient(torch.autograd.Function):
 
 
 class _Normalize(torch.autograd.Function):
+    named = "sinkhorn_normalize"
+
     @staticmethod
     def forward(logits: Tensor, iterations: int, columns_first: bool) -> Tensor:
         result: Tensor = _plan(logits, iterations, columns_first)

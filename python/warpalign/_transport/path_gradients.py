@@ -27,6 +27,8 @@ def path_lengths(points: Tensor, graph: NeighborGraph, sources: Tensor) -> Tenso
 
 
 class _PathLengths(torch.autograd.Function):
+    named = "shortest paths"
+
     @staticmethod
     def forward(points: Tensor, indptr: Tensor, indices: Tensor, weights: Tensor, sources: Tensor) -> Tensor:
         return shortest_paths(NeighborGraph(indptr, indices, weights), sources)

@@ -90,6 +90,8 @@ def _of_inputs(
 class _Product(torch.autograd.Function):
     """P v, or Pᵀ v: (B, length, K)."""
 
+    named = "what is read off a transport plan"
+
     @staticmethod
     def forward(
         v: Tensor,
@@ -133,6 +135,8 @@ class _Product(torch.autograd.Function):
 
 class _Dense(torch.autograd.Function):
     """The plan (B, N, M)."""
+
+    named = "what is read off a transport plan"
 
     @staticmethod
     def forward(

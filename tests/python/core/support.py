@@ -126,6 +126,7 @@ _ROWS = {
         c3="test_pruned::test_padding_is_ignored_and_runs_repeat",
         c4="test_pruned::test_gradcheck",
         c5="test_pruned::test_no_second_derivatives",
+        c6="test_pruned::test_forward_mode_is_refused",
         c7="test_pruned_torch::test_torch_func",
         c8="test_pruned_torch::test_compile",
         c10="test_pruned::test_autocast",

@@ -72,7 +72,7 @@ def test_alignments_of_every_dtype(dtype: torch.dtype, device: torch.device) -> 
 def test_forward_mode_through_the_joint_is_refused(device: torch.device) -> None:
     encoder, *rest = joint(device)
     module = warpalign.TransducerJointLoss(4, 6, device=device)
-    with pytest.raises(RuntimeError, match="jvp"):
+    with pytest.raises(NotImplementedError, match="forward-mode derivatives of the transducer losses"):
         torch.func.jvp(lambda encoder: module(encoder, *rest), (encoder,), (encoder,))
 
 
@@ -87,8 +87,31 @@ def test_ctc(device: torch.device) -> None:
 
 def test_forward_mode_through_ctc_is_refused(device: torch.device) -> None:
     logits, targets = torch.randn(2, 9, 6, device=device), torch.randint(1, 6, (2, 3), device=device)
-    with pytest.raises(RuntimeError, match="jvp"):
+    with pytest.raises(NotImplementedError, match="forward-mode derivatives of ctc_loss .*are not available"):
         torch.func.jvp(lambda x: warpalign.ctc_loss(x, targets), (logits,), (logits,))
+    with pytest.raises(NotImplementedError, match="forward-mode derivatives of .*forward_sum_loss are not"):
+        torch.func.jvp(warpalign.forward_sum_loss, (logits,), (logits,))
+    with pytest.raises(NotImplementedError, match="forward-mode derivatives of ctc_loss_from_encoder are"):
+        torch.func.jvp(
+            lambda x: warpalign.ctc_loss_from_encoder(x, torch.eye(6).to(x), None, targets),
+            (logits,),
+            (logits,),
+        )
+
+
+def test_forward_mode_beside_ctc_is_not_refused(device: torch.device) -> None:
+    """Of what has no tangent nothing is asked; what torch says of a dual tensor and a transform around it is told."""
+    logits, targets = torch.randn(2, 9, 6, device=device), torch.randint(1, 6, (2, 3), device=device)
+    loss = warpalign.ctc_loss(logits, targets)
+    _, along = torch.func.jvp(lambda z: warpalign.ctc_loss(logits, targets) * z, (loss,), (loss,))
+    torch.testing.assert_close(along, loss.square())
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(logits, logits)
+        with pytest.raises(NotImplementedError, match="forward-mode derivatives of ctc_loss"):
+            warpalign.ctc_loss(dual, targets)
+    gradient = torch.func.grad(lambda x: warpalign.ctc_loss(x, targets))
+    with pytest.raises(NotImplementedError, match="forward-mode derivatives of ctc_loss"):
+        torch.func.jvp(gradient, (logits,), (logits,))
 
 
 def test_sinkhorn(device: torch.device) -> None:

@@ -315,6 +315,18 @@ def test_no_second_derivatives(index: int, device: torch.device) -> None:
         gradient.sum().backward()
 
 
+@pytest.mark.parametrize("index", [0, 3, 4, 5])
+def test_forward_mode_is_refused(index: int, device: torch.device) -> None:
+    tensors, targets = network(device), labels(device)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return pruned([*tensors[:index], x, *tensors[index + 1 :]], targets).loss
+
+    given = tensors[index].detach()
+    with pytest.raises(NotImplementedError, match="forward-mode derivatives of the transducer losses are"):
+        torch.func.jvp(loss, (given,), (given,))
+
+
 def test_autocast(device: torch.device) -> None:
     """The additive network stays in the type of its logits; the joint network is cast as a linear layer is."""
     tensors, targets = network(device, torch.float32), labels(device)

@@ -187,3 +187,15 @@ CALLS |= {
     **_module("ForwardSumLoss", "blank_logprob", "-1", TypeError, "blank_logprob: expected a float, got str"),
     **_module("ForwardSumLoss", "reduction", "max", ValueError, REDUCTIONS),
 }
+
+
+def forward_mode(given: Given) -> None:
+    of = logits(given)
+    torch.func.jvp(lambda x: warpalign.ctc_loss(x, targets(given)), (of,), (of,))
+
+
+CALLS["ctc_loss: forward mode"] = BadCall(
+    forward_mode,
+    NotImplementedError,
+    "warpalign: forward-mode derivatives of ctc_loss and forward_sum_loss are not available",
+)
