@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import check_count, check_number, check_table, shape_of
+from warpalign._core.checks import can_be_read, check_count, check_number, check_table, shape_of
 from warpalign._transport.graphs import Graph, NeighborGraph, check_graph
 from warpalign._transport.plan import TransportPlan
 
@@ -66,9 +67,10 @@ def joint_embedding(
         whitening = {
             name: _inverse_root(_variances(x, edges.get(name), strength)) for name, x in sets.items()
         }
+        images = {name: _applied(matched[name], sets[name], name) for name in others}
         blocks = {
-            name: whitening[anchor] @ (sets[anchor].T @ _applied(matched[name], sets[name])) @ whitening[name]
-            for name in others
+            name: whitening[anchor] @ (sets[anchor].T @ image) @ whitening[name]
+            for name, image in images.items()
         }
         width = min(most, *(x.shape[1] for x in sets.values()))
         directions = _directions(blocks, anchor, width)
@@ -122,13 +124,19 @@ def _inverse_root(matrix: Tensor) -> Tensor:
     return root
 
 
-def _applied(plan: TransportPlan | Tensor, x: Tensor) -> Tensor:
+def _applied(plan: TransportPlan | Tensor, x: Tensor, name: str) -> Tensor:
     """T x / (mass of T)"""
     if isinstance(plan, TransportPlan):
-        values = plan.apply(x.to(plan._like))
-        return values.to(x.dtype) / plan.mass().to(x.dtype)
-    table = plan.to(x)
-    return table @ x / table.sum()
+        values, mass = plan.apply(x.to(plan._like)).to(x.dtype), plan.mass().to(x.dtype)
+    else:
+        table = plan.to(x)
+        values, mass = table @ x, table.sum()
+    if can_be_read(values) and not (bool(values.isfinite().all()) and 0 < float(mass) < math.inf):
+        raise ValueError(
+            f"plans[{name!r}]: expected finite numbers with a sum > 0, got the sum {float(mass):g}: solve the problem with "
+            "a larger epsilon, or leave points without a match out"
+        )
+    return values / mass
 
 
 def _check_data(data: object, anchor: object) -> dict[str, Tensor]:
@@ -146,6 +154,15 @@ def _check_data(data: object, anchor: object) -> dict[str, Tensor]:
             raise ValueError(f"data[{name!r}]: expected one set (N, D), got shape {shape_of(x)}")
         wide = x.detach().double()
         sets[name] = wide - wide.mean(0)
+        if not can_be_read(wide):
+            continue
+        if not bool(wide.isfinite().all()):
+            value = float(wide[~wide.isfinite()][0])
+            raise ValueError(f"data[{name!r}]: expected finite numbers, got {value:g}")
+        if bool((wide == wide[0]).all()):
+            raise ValueError(
+                f"data[{name!r}]: expected points that differ, got {len(wide)} that are the same"
+            )
     return sets
 
 

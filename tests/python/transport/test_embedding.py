@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
-from warpalign.transport import joint_embedding, knn_graph, sinkhorn
+from warpalign.transport import ConvergenceWarning, joint_embedding, knn_graph, sinkhorn
 
 
 def views(seed: int, count: int = 120) -> tuple[Tensor, Tensor, Tensor]:
@@ -83,3 +84,15 @@ def test_three_sets_and_lazy_plans() -> None:
         for column in range(3):
             pair = torch.stack([mine[:, column], sets[name][:, column]])
             assert float(torch.corrcoef(pair)[0, 1]) > 0.9, name
+
+
+def test_a_plan_that_is_not_finite_is_refused() -> None:
+    x, y, _ = views(4)
+    costs = torch.full((len(x), len(y)), torch.nan, dtype=torch.float64)
+    with pytest.warns(ConvergenceWarning):
+        plan = sinkhorn(cost_matrix=costs, epsilon=1.0).plan
+    for given in (plan, torch.zeros(len(x), len(y))):
+        with pytest.raises(
+            ValueError, match="plans\\['y'\\]: expected finite numbers with a sum > 0, got the sum (nan|0):"
+        ):
+            joint_embedding({"x": x, "y": y}, {"y": given}, anchor="x")

@@ -103,6 +103,18 @@ CALLS: BadCalls = {
     "joint_embedding: a batch": embedded(
         "data['y']: expected one set (N, D), got shape (2, 6, 3)", data={"x": X, "y": torch.zeros(2, 6, 3)}
     ),
+    "joint_embedding: data with NaN": embedded(
+        "data['y']: expected finite numbers, got nan", data={"x": X, "y": Y.clone().fill_(torch.nan)}
+    ),
+    "joint_embedding: points that are the same": embedded(
+        "data['x']: expected points that differ, got 5 that are the same",
+        data={"x": torch.ones(5, 2), "y": Y},
+    ),
+    "joint_embedding: a plan of NaN": embedded(
+        "plans['y']: expected finite numbers with a sum > 0, got the sum nan: solve the problem with a larger epsilon, or leave "
+        "points without a match out",
+        plans={"y": torch.full((5, 6), torch.nan)},
+    ),
     "joint_embedding: anchor": embedded("anchor: expected one of 'x', 'y', got 'z'", anchor="z"),
     "joint_embedding: plans": embedded(
         "plans: expected a dict of plans by name, got Tensor", TypeError, plans=torch.ones(5, 6)
