@@ -258,7 +258,7 @@ class CTCHeadLoss(nn.Module):
 
     def extra_repr(self) -> str:
         defaults = ctc_loss_from_encoder.__kwdefaults__ or {}
-        changed = "".join(f", {k}={v!r}" for k, v in self._options.items() if v is not defaults.get(k))
+        changed = "".join(f", {k}={v!r}" for k, v in self._options.items() if v != defaults.get(k))
         return f"{self.weight.shape[1]}, {self.weight.shape[0]}{changed}"
 
     def forward(

@@ -14,9 +14,7 @@ from warpalign._ctc.functional import ctc_loss
 
 
 def _changed(options: dict[str, Any], defaults: dict[str, Any]) -> str:
-    return ", ".join(
-        f"{name}={value!r}" for name, value in options.items() if value is not defaults.get(name)
-    )
+    return ", ".join(f"{name}={value!r}" for name, value in options.items() if value != defaults.get(name))
 
 
 class CTCLoss(nn.Module):

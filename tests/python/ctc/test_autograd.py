@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -10,7 +12,14 @@ from torch import Tensor, nn
 
 from tests.python.ctc.cases import problem
 from tests.python.helpers import OPCHECK_OF_SAVED, assert_compiled_equals_eager
-from warpalign import CTCLoss, ctc_align, ctc_loss, ctc_posteriors, monotonic_alignment_search
+from warpalign import (
+    CTCHeadLoss,
+    CTCLoss,
+    ctc_align,
+    ctc_loss,
+    ctc_posteriors,
+    monotonic_alignment_search,
+)
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -148,3 +157,11 @@ def test_empty_batches() -> None:
     none = ctc_loss(frameless, torch.zeros(2, 0, dtype=torch.int64), reduction="none")
     none.sum().backward()
     assert none.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("module", [CTCLoss(), CTCLoss(star=4, reduction="sum"), CTCHeadLoss(4, 5)])
+def test_copies_have_the_same_repr(module: nn.Module) -> None:
+    """A copy's words are equal to the defaults, but other objects."""
+    copies = [copy.deepcopy(module), pickle.loads(pickle.dumps(module))]
+    assert [repr(one) for one in copies] == [repr(module)] * 2
+    assert "mean" not in repr(module)
