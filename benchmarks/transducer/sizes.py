@@ -95,7 +95,6 @@ SIZES.append(Size(8, 1500, 300, 512, align=True))
 DECODED = [Size(16, 400, 100, 1024, H=640), Size(1, 400, 100, 1024, H=640), Size(64, 100, 40, 128, H=128)]
 DECODED += [DECODED[0]._replace(family=family) for family in ("multi_blank", "tdt")]
 SIZES += [size._replace(beams=beams) for size in DECODED for beams in (1, 4)]
-QUICK_LOGITS = 1_000_000
 QUICK_SIZES = [
     Size(2, 50, 20, 128),
     Size(2, 40, 10, 29, "float16"),

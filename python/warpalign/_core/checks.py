@@ -32,7 +32,6 @@ from warpalign._core.torch_internals import (
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
-# Integers that a length may come in, and whether each value is an int32 too.
 @contextmanager
 def naming_arguments() -> Iterator[None]:
     """A RuntimeError of the core about an argument's values becomes a ValueError."""

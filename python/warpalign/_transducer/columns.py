@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence, ValuesView
 from numbers import Integral
 from typing import NamedTuple
 
+from warpalign._core.scalars import check_column
+
 _MOST_BIG_BLANKS, _MOST_DURATIONS, _LONGEST = 8, 16, 64
 
 
@@ -39,17 +41,6 @@ def check_columns(
     if not isinstance(big_blanks, (Sequence, Mapping)) or big_blanks:
         raise ValueError(f"{owner}big_blanks: expected none with durations, got {big_blanks}")
     return Columns(labels, column, frames, (), True)
-
-
-def check_column(given: object, name: str, columns: int) -> int:
-    """A column of the logits, counted from the end if it is below 0."""
-    if isinstance(given, bool) or not isinstance(given, Integral):
-        raise TypeError(f"{name}: expected an int, got {type(given).__name__}")
-    if not -columns <= int(given) < columns:
-        raise ValueError(
-            f"{name}: expected a column of {columns}, from {-columns} to {columns - 1}, got {given}"
-        )
-    return int(given) % columns
 
 
 def _check_ints(given: object, name: str) -> tuple[int, ...]:

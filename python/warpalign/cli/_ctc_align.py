@@ -59,7 +59,7 @@ def ctc_align(
     x = read_logits(logits).to(device, DTYPES[dtype])
     symbols = None if vocabulary is None else vocabulary.read_text().splitlines()
     words = tokens.read_text().split()
-    targets, star_class = read_tokens(words, symbols, x.shape[1], blank, star)
+    targets, star_class = read_tokens(words, symbols, x.shape[1], star)
     with waiting("aligning"):
         found = warpalign.ctc_align(
             x, targets.to(device), blank=blank, star=star_class, from_log_probs=log_probs
@@ -93,7 +93,7 @@ def read_logits(path: Path) -> Tensor:
 
 
 def read_tokens(
-    words: list[str], symbols: list[str] | None, classes: int, blank: int, star: str | None
+    words: list[str], symbols: list[str] | None, classes: int, star: str | None
 ) -> tuple[Tensor, int | None]:
     """The classes of the words, and the star's."""
     numbers = {symbol: index for index, symbol in enumerate(symbols or map(str, range(classes)))}

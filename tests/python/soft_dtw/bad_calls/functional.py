@@ -30,7 +30,6 @@ Wrong = tuple[
 
 DTYPES = "expected dtype float64, float32, float16 or bfloat16, got "
 LENGTH_DTYPES = "expected integers of dtype int64, int32, int16, int8 or uint8, got "
-NOT_BOTH = " series (length, D), got 1 axes"
 
 
 def jagged(*sizes: tuple[int, ...]) -> torch.Tensor:
