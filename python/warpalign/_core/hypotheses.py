@@ -118,11 +118,17 @@ def check_reader(reader: Any, name: str) -> Predictor:
 
 
 def check_weight(lm_weight: object, language_model: object) -> float:
-    """What a language model's scores are multiplied by; 0, the default, where there is none."""
+    """What a language model's scores are multiplied by; 0 where there is none."""
+    if lm_weight is None:
+        if language_model is not None:
+            raise ValueError(
+                "lm_weight: expected the weight of language_model, got None: write lm_weight=0.3, for example"
+            )
+        return 0.0
     weight = check_number(lm_weight, "lm_weight")
     if language_model is None and weight > 0:
         raise ValueError(
-            f"lm_weight: expected the default without language_model, got {lm_weight}: pass language_model="
+            f"lm_weight: expected None without language_model, got {lm_weight}: pass language_model="
         )
     return weight
 

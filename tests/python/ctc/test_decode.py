@@ -271,7 +271,9 @@ def test_no_frames_no_utterances_one_utterance(device: torch.device) -> None:
     greedy = ctc_greedy_decode(logits)
     assert greedy.tokens.shape == (9,) and greedy.scores.shape == ()
     model = Bigram(3).to(device)
-    (empty,) = ctc_beam_decode(torch.zeros(2, 0, 3, device=device), beam=2, language_model=model)
+    (empty,) = ctc_beam_decode(
+        torch.zeros(2, 0, 3, device=device), beam=2, language_model=model, lm_weight=0.7
+    )
     assert empty.scores.tolist() == [0, 0]
 
 

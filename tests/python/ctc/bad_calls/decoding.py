@@ -79,7 +79,8 @@ def both(what: str, error: type[BaseException], message: str, **changed: Any) ->
 
 
 def beam(what: str, error: type[BaseException], message: str, **changed: Any) -> BadCalls:
-    call = called(warpalign.ctc_beam_decode, good, **changed)
+    weight = {"lm_weight": 1.0} if "language_model" in changed else {}
+    call = called(warpalign.ctc_beam_decode, good, **weight | changed)
     return {f"ctc_beam_decode: {what}": BadCall(call, error, message, True)}
 
 
@@ -116,7 +117,8 @@ CALLS: BadCalls = {
     **beam("a threshold of 0", ValueError, "beam_threshold: expected a finite number > 0, got 0", beam_threshold=0),
     **beam("no number for the threshold", TypeError, "beam_threshold: expected a float, got str", beam_threshold="5"),
     **beam("a weight below 0", ValueError, "lm_weight: expected a finite number >= 0, got -1", lm_weight=-1),
-    **beam("a weight of no language model", ValueError, "lm_weight: expected the default without language_model, got 5.0: pass language_model=", lm_weight=5.0),
+    **beam("a weight of no language model", ValueError, "lm_weight: expected None without language_model, got 5.0: pass language_model=", lm_weight=5.0),
+    **beam("a language model without a weight", ValueError, "lm_weight: expected the weight of language_model, got None: write lm_weight=0.3, for example", language_model=Reader(), lm_weight=None),
     **beam("a start below 0", ValueError, "start_id: expected at least 0, got -1", start_id=-1),
     **beam("no language model", TypeError, "language_model: expected a method step(), got NoStep without it", language_model=NoStep()),
     **beam("a language model of other classes", ValueError, "language_model: expected log-probabilities of 6 classes, blank included, got shape (48, 5)", language_model=Reader(5)),

@@ -293,7 +293,13 @@ def other_batch(given: Given) -> object:
 def other_greedy_language(given: Given) -> object:
     found = warpalign.transducer_greedy_decode(encoder(given), None, LastToken(), weights(given))
     return warpalign.transducer_greedy_decode(
-        encoder(given), None, LastToken(), weights(given), language_model=Ended(), state=found.state
+        encoder(given),
+        None,
+        LastToken(),
+        weights(given),
+        language_model=Ended(),
+        lm_weight=1.0,
+        state=found.state,
     )
 
 
@@ -307,7 +313,13 @@ def other_beam(given: Given) -> object:
 def other_language(given: Given) -> object:
     (found,) = warpalign.transducer_beam_decode(encoder(given), None, LastToken(), weights(given))
     return warpalign.transducer_beam_decode(
-        encoder(given), None, LastToken(), weights(given), language_model=LastToken(), state=found.state
+        encoder(given),
+        None,
+        LastToken(),
+        weights(given),
+        language_model=LastToken(),
+        lm_weight=1.0,
+        state=found.state,
     )
 
 
@@ -343,7 +355,7 @@ CALLS: BadCalls = (
             "lm_weight: expected a finite number >= 0, got -1.0", lm_weight=-1.0
         ),
         "transducer_greedy_decode: lm_weight alone": fused(
-            "lm_weight: expected the default without language_model, got 5.0: pass language_model=",
+            "lm_weight: expected None without language_model, got 5.0: pass language_model=",
             language_model=None,
             lm_weight=5.0,
         ),
@@ -378,16 +390,24 @@ CALLS: BadCalls = (
             "language_model: expected a method initial_state(), got int without it",
             TypeError,
             language_model=1,
+            lm_weight=1.0,
         ),
         "transducer_beam_decode: language_model's columns": beam(
             "language_model: expected log-probabilities of 6 labels, blanks included, got shape (24, 4)",
             language_model=LastToken(),
+            lm_weight=1.0,
         ),
         "transducer_beam_decode: language_model's rows": beam(
-            "language_model: expected rows (24, H) from step(), got list", language_model=LastToken(([], 0))
+            "language_model: expected rows (24, H) from step(), got list",
+            language_model=LastToken(([], 0)),
+            lm_weight=1.0,
+        ),
+        "transducer_beam_decode: no lm_weight": beam(
+            "lm_weight: expected the weight of language_model, got None: write lm_weight=0.3, for example",
+            language_model=LastToken(),
         ),
         "transducer_beam_decode: lm_weight alone": beam(
-            "lm_weight: expected the default without language_model, got 5.0: pass language_model=",
+            "lm_weight: expected None without language_model, got 5.0: pass language_model=",
             lm_weight=5.0,
         ),
         "transducer_beam_decode: lm_weight": beam(
