@@ -34,8 +34,8 @@ def nothing_warned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 DOORS: dict[str, tuple[Callable[[Any], object], str]] = {
     "cdist_soft_dtw": (warpalign.cdist_soft_dtw, "X"),
     "cdist_soft_dtw, Y": (lambda X: warpalign.cdist_soft_dtw(np.zeros((2, 3, 7)), X), "Y"),
-    "soft_dtw_barycenter": (lambda X: warpalign.soft_dtw_barycenter(X, max_iter=1), "X"),
-    "SoftDTWKMeans": (lambda X: warpalign.SoftDTWKMeans(2, max_iter=1).fit(X), "X"),
+    "soft_dtw_barycenter": (lambda X: warpalign.soft_dtw_barycenter(X, max_iter=1, tol=0), "X"),
+    "SoftDTWKMeans": (lambda X: warpalign.SoftDTWKMeans(2, max_iter=1, tol=0).fit(X), "X"),
     "SoftDTWKNeighborsClassifier": (lambda X: warpalign.SoftDTWKNeighborsClassifier().fit(X, LABELS), "X"),
     "SoftDTWKNeighborsRegressor": (lambda X: warpalign.SoftDTWKNeighborsRegressor().fit(X, LABELS), "X"),
     "plot.clusters": (lambda X: plot.clusters(X, LABELS), "X"),
@@ -82,7 +82,7 @@ def test_series_of_one_step_that_are_meant_bring_no_warning() -> None:
     warpalign.cdist_soft_dtw(x[..., :1])
     warpalign.cdist_soft_dtw(np.zeros((3, 1)))
     warpalign.cdist_soft_dtw(torch.nn.utils.rnn.pack_sequence(list(x)))
-    warpalign.soft_dtw_barycenter(x, x_lengths=ones, max_iter=1)
+    warpalign.soft_dtw_barycenter(x, x_lengths=ones, max_iter=1, tol=0)
     torch.func.vmap(warpalign.soft_dtw)(x[:, None], x[:, None])
 
 
@@ -144,8 +144,8 @@ def long(order: str = "id") -> pandas.DataFrame:
 
 SETS: dict[str, Callable[[Any], object]] = {
     "cdist_soft_dtw": warpalign.cdist_soft_dtw,
-    "soft_dtw_barycenter": lambda X: warpalign.soft_dtw_barycenter(X, max_iter=1),
-    "SoftDTWKMeans": lambda X: warpalign.SoftDTWKMeans(2, max_iter=1).fit(X),
+    "soft_dtw_barycenter": lambda X: warpalign.soft_dtw_barycenter(X, max_iter=1, tol=0),
+    "SoftDTWKMeans": lambda X: warpalign.SoftDTWKMeans(2, max_iter=1, tol=0).fit(X),
     "SoftDTWKNeighborsClassifier": lambda X: warpalign.SoftDTWKNeighborsClassifier().fit(X, LABELS),
 }
 
