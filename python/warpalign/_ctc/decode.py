@@ -232,8 +232,8 @@ def ctc_beam_decode(
             label, of which blank's is not looked at: :class:`warpalign.NGramLanguageModel`, :class:`warpalign.PhraseBoost`, or
             a network. If it has a method ``final``, the hypotheses that are returned are ranked and scored as if the labels
             ended with the chunk; the state of a stream is not.
-        lm_weight: what they are multiplied by, before they are added to the log-probabilities of new labels. Required with a
-            language_model.
+        lm_weight: the factor of the language model's log-probabilities, which are added to the log-probabilities of new labels. Required with
+            language_model; None without one.
         start_id: the token that the language model reads first. None: blank.
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins. beam must be the same.
 

@@ -97,8 +97,9 @@ def soft_dtw_barycenter(
             time step of the barycenter becomes the weighted mean of what is aligned with it.
         max_iter: iterations at most; 0 returns the start. L-BFGS evaluates the loss little more than once per iteration.
         tol: L-BFGS ends when three iterations, Adam when ten, together lower the loss by no more than tol * max(|loss|, gamma *
-            weights' sum); "dba" when one lowers it by no more than tol * loss. Adam's last loss is no more than that above the
-            least. 0: until nothing lowers the loss; that max_iter ends the search is then no warning.
+            weights' sum); "dba" when one lowers it by no more than tol * loss. Adam also requires that its last
+            loss exceeds the least one by no more than this. 0: the search ends when nothing lowers the loss, and does not warn if
+            max_iter ends it first.
         annealing: factors of gamma, (100, 10) for instance: descents with these larger gammas first, of max_iter iterations
             each, whose loss has fewer local minima. Worth it where gamma is small next to the costs.
         lr: Adam's step, in units of the series.
@@ -111,7 +112,8 @@ def soft_dtw_barycenter(
         BarycenterResult(barycenter, losses, converged).
 
     Warns:
-        ConvergenceWarning: losses are not finite, or have not converged after max_iter > 0 iterations; once per line that calls.
+        ConvergenceWarning: losses are not finite, or the search has not converged after max_iter iterations, max_iter > 0. Each
+            calling line warns once.
 
     Raises:
         TypeError, ValueError: an argument is invalid; the message names it.

@@ -38,14 +38,14 @@ def warn_unless_converged(losses: Tensor, converged: Tensor, dtype: torch.dtype,
         return
     iterations = losses.shape[1] - 1
     if search.method == "lbfgs" and iterations < search.max_iter:
-        got = f"no lower loss on the line of a slope after {iterations} iterations"
+        got = f"a line search that finds no lower loss after {iterations} iterations"
         remedy = "X.double() or a larger tol"
     else:
-        got = f"losses that still change by more after max_iter = {search.max_iter} iterations"
+        got = f"larger relative changes after max_iter = {search.max_iter} iterations"
         step = f"a smaller lr than {search.lr:g}, " if search.method == "adam" else ""
         remedy = f"{step}a larger max_iter or tol, or tol=0 for at most max_iter iterations"
     warn_of_convergence(
-        f"soft_dtw_barycenter: expected losses that change by no more than tol = {search.tol:g}, got {got}{_of_groups(~converged)}: "
+        f"soft_dtw_barycenter: expected losses whose relative change is at most tol = {search.tol:g}, got {got}{_of_groups(~converged)}: "
         f"write {remedy}"
     )
 

@@ -149,8 +149,8 @@ def transducer_beam_decode(
             columns that are no durations. Those of blanks are ignored. :class:`warpalign.NGramLanguageModel` and
             :class:`warpalign.PhraseBoost` are language models. If it has a method ``final``, the hypotheses that are returned
             are ranked and scored as if the labels ended with the chunk; the state of a stream is not.
-        lm_weight: what they are multiplied by, before they are added to the labels' scores. Required with a
-            language_model.
+        lm_weight: the factor of the language model's log-probabilities, which are added to the labels' scores. Required with
+            language_model; None without one.
         start_id: the token that the predictor reads first. None: blank.
         max_symbols_per_frame: the maximum number of labels per frame, after which a hypothesis advances to the next frame.
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins. The beam must be the same.

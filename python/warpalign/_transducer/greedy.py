@@ -80,8 +80,8 @@ def transducer_greedy_decode(
         joint: :class:`warpalign.JointWeights`, which warpalign's kernels evaluate, or :class:`warpalign.JointFunction`, a
             joint network of any form. It says which columns are the blank, big blanks and durations.
         language_model: as in :func:`warpalign.transducer_beam_decode`: its rows are (N, V) log-probabilities of the next label.
-        lm_weight: what they are multiplied by, before they are added to the labels' scores. Required with a
-            language_model.
+        lm_weight: the factor of the language model's log-probabilities, which are added to the labels' scores. Required with
+            language_model; None without one.
         start_id: the token that the predictor and the language model read first. None: blank.
         max_symbols_per_frame: the maximum number of labels per frame, after which the search advances to the next frame.
         state: ``state`` of the hypotheses of a stream's last chunk; None: the stream begins.

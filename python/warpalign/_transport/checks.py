@@ -186,7 +186,8 @@ def check_init(
         if largest > most:
             kind = str(table.dtype).removeprefix("torch.")
             raise ValueError(
-                f"init: expected potentials of at most {most:.3g}, epsilon over the rounding unit of {kind}, got {largest:.3g}"
+                f"init: expected absolute values of at most {most:.3g}, which is epsilon / eps of {kind}, got {largest:.3g}: write "
+                "init=None, or a larger epsilon"
             )
     return start
 

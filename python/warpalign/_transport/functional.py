@@ -116,8 +116,8 @@ def sinkhorn(
         updates: "alternating" updates the columns' potentials, then the rows', whose marginals are exact at the end. "symmetric" updates
             both at once and averages them with the old ones, which converges fast between a set and itself. "mixed" is "symmetric" for
             the first 4 + log2(1 / tol) iterations, at most 28, then "alternating"; if x and y are one tensor, all are "symmetric".
-        init: a SinkhornResult, or potentials (f, g) of shapes (B, N) and (B, M), to start from. They have no
-            gradient, and are at most epsilon over the rounding unit of the dtype. None: 0.
+        init: a SinkhornResult, or potentials (f, g) of shapes (B, N) and (B, M), to start from. No gradient
+            flows to them. Their absolute values must be at most epsilon / torch.finfo(dtype).eps. None: 0.
         max_iter: the maximum number of iterations at the final epsilon, at least 1.
         tol: iterations end when no potential moves by more than tol · epsilon; >= 0. 0: they end at max_iter.
         storage: how costs are stored. "full": a GPU computes the costs of points once and stores them in an N × M matrix while the call

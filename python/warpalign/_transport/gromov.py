@@ -280,7 +280,7 @@ def _warn_unless_converged(result: GromovResult, stands: Tensor, settings: Setti
         return
     if bool(stands.all()):
         warn_of_convergence(
-            f"gromov_wasserstein: expected a plan of error <= {GROMOV_ERROR}, got {float(error.max()):.3g}{counts}: write a larger "
+            f"gromov_wasserstein: expected a plan with an error of at most {GROMOV_ERROR}, got {float(error.max()):.3g}{counts}: write a larger "
             "epsilon or polish_iters"
         )
         return

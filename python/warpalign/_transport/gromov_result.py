@@ -43,11 +43,12 @@ class GromovResult:
     plan: TransportPlan
     """T, by its potentials and the last linearised cost. The exact solver's is differentiable in features, through that cost alone."""
     converged: Tensor
-    """(B,) bool. Exact: whether the share of the mass that moves in a step has come below tol. Sampled: whether the costs of steps fall
-    no more. And the error is at most 0.1 in both. Of :func:`gromov_wasserstein_low_rank`: as :class:`LowRankResult` says."""
+    """(B,) bool: True if the error is at most 0.1 and, for the exact solver, a step moves less than tol of the mass; for the sampled
+    solver, the costs of steps no longer fall. For :func:`gromov_wasserstein_low_rank`, see :class:`LowRankResult`."""
     error: Tensor
-    """(B,): the error of the transport problem of the plan, as in :class:`SinkhornResult`: how far another iteration moves a potential,
-    over epsilon, and so about the largest share by which a marginal is off. inf or NaN where the plan is not finite."""
+    """(B,): the error of the transport problem of the plan, as in :class:`SinkhornResult`: the largest change of a
+    potential in another iteration, divided by epsilon. It is about the largest relative error of a marginal. inf or NaN where the plan
+    is not finite."""
     iterations: Tensor
     """(B,) int32: steps."""
     history: Tensor

@@ -274,7 +274,7 @@ def _warn(max_iter: int, is_over: bool, error: float) -> None:
         expected, got = "finite costs of steps", "NaN or infinity"
         remedy = "points, distances or features contain NaN or infinity, or epsilon is too small: write a larger epsilon"
     elif is_over:
-        expected, got = f"a plan of error <= {GROMOV_ERROR}", f"{error:.3g}"
+        expected, got = f"a plan with an error of at most {GROMOV_ERROR}", f"{error:.3g}"
         remedy = "write a larger epsilon or polish_iters"
     else:
         expected, got = "costs of steps that fall no more", f"falling ones after max_iter = {max_iter} steps"

@@ -59,7 +59,7 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise no_derivative("second derivatives of what is read off a transport plan")
+        raise no_derivative("second derivatives of products and entries of a transport plan")
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[Dim, ...]]:
@@ -90,7 +90,7 @@ def _of_inputs(
 class _Product(torch.autograd.Function):
     """P v, or Pᵀ v: (B, length, K)."""
 
-    named = "what is read off a transport plan"
+    named = "products and entries of a transport plan"
 
     @staticmethod
     def forward(
@@ -136,7 +136,7 @@ class _Product(torch.autograd.Function):
 class _Dense(torch.autograd.Function):
     """The plan (B, N, M)."""
 
-    named = "what is read off a transport plan"
+    named = "products and entries of a transport plan"
 
     @staticmethod
     def forward(

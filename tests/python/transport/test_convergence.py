@@ -214,11 +214,13 @@ def test_a_plan_whose_sums_are_wrong_has_not_converged() -> None:
     off = (result.plan.to_dense().sum(0) * 7 - 1).abs().max()
     assert off > 0.1 and result.error > 0.1
     assert texts == [
-        f"gromov_wasserstein: expected a plan of error <= 0.1, got {float(result.error):.3g}: write a larger epsilon or polish_iters"
+        f"gromov_wasserstein: expected a plan with an error of at most 0.1, got {float(result.error):.3g}: write a larger epsilon or polish_iters"
     ]
     batch = torch.stack([x, randn(6, 2, seed=1)]), torch.stack([y, randn(7, 3, seed=2)])
     assert "(2 of 2 problems)" in warned(lambda: gromov_wasserstein(*batch, **options))[1][0]
-    with pytest.warns(match="GromovTransport: expected a plan of error <= 0.1, got .*larger epsilon"):
+    with pytest.warns(
+        match="GromovTransport: expected a plan with an error of at most 0.1, got .*larger epsilon"
+    ):
         GromovTransport(**options).fit(x.numpy(), Xt=y.numpy())
 
 

@@ -40,8 +40,8 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             :func:`warpalign.soft_dtw_barycenter`) for the centers, as tslearn's metric="dtw". "auto": tslearn's heuristic for the
             series to fit, as in :func:`warpalign.cdist_soft_dtw`.
         max_iter: the maximum number of iterations of k-means.
-        tol: an iteration that lowers the inertia by no more than tol * |inertia| is the last one. 0: until it falls no more; that
-            max_iter ends the iterations is then no warning.
+        tol: an iteration that lowers the inertia by no more than tol * |inertia| is the last one. 0: the iterations end
+            when the inertia no longer falls, and do not warn if max_iter ends them first.
         n_init: runs from different initialisations, of which the one with the least inertia is kept.
         max_iter_barycenter: iterations of L-BFGS, or of DTW barycenter averaging, at most, for the centers of one iteration.
         init: "k-means++" (greedy; Arthur & Vassilvitskii 2007, with soft-DTW divergences for squared distances), "random" (series of
@@ -58,8 +58,8 @@ class SoftDTWKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         cluster_centers_: (k, sz, d), sz being the longest series' length or that of init.
         labels_: (n,) the cluster of each series of X.
         inertia_: sum of the soft-DTW values between series and their centers; can be negative.
-        n_iter_: iterations of the run that was kept. scikit-learn's ConvergenceWarning says where the inertia still falls, or is not
-            finite, or clusters are fewer than n_clusters.
+        n_iter_: iterations of the run that was kept. fit() gives a ConvergenceWarning of scikit-learn if the inertia still falls or is not
+            finite, or if there are fewer than n_clusters distinct clusters.
         gamma_: the gamma that was used.
         n_features_in_: d; of a table (n, sz) its columns, scikit-learn's features.
 

@@ -235,7 +235,7 @@ class GromovTransport(DomainTransport):
         if error <= GROMOV_ERROR:
             message = f"not converged after n_iter_ = {self.n_iter_} steps: write a larger max_iter, epsilon or tol."
         else:
-            message = f"expected a plan of error <= {GROMOV_ERROR}, got {error:.3g}: write a larger epsilon"
+            message = f"expected a plan with an error of at most {GROMOV_ERROR}, got {error:.3g}: write a larger epsilon"
         warnings.warn(f"GromovTransport: {message}", ConvergenceWarning, stacklevel=4)
 
     def _moved(self, x: Tensor, *, transposed: bool) -> Tensor:

@@ -65,8 +65,8 @@ class LowRankResult(NamedTuple):
     plan: LowRankPlan
     """P (B, N, M), by its factors."""
     converged: Tensor
-    """(B,) bool: whether the last step moved at most tol of the mass, or tol times a step below 1, the error is at most 1e-5, the value
-    is finite and, with a step above 10, not above that of the first plan."""
+    """(B,) bool: True if the last step moved at most tol · min(1, step) of the mass, the error is at most 1e-5, and the value is finite.
+    With step > 10, the objective must also not exceed that of the first plan."""
     error: Tensor
     """(B,): by how much the plan's marginals miss the weights, in sum and over the mass."""
     iterations: Tensor
@@ -120,10 +120,11 @@ def sinkhorn_low_rank(
             differ in their random numbers; a given start is made once.
         generator: the random numbers of "kmeans" and "random": a torch.Generator on the CPU, which advances, or an int, the seed of a new
             one. None: torch's default generator.
-        step: the largest exponent of a step of mirror descent, > 0. The step's size is this over the largest gradient. Far larger
-            ones than 10 can end at a worse plan than the first one, and below 1 more steps are needed.
+        step: the largest exponent of a step of mirror descent, > 0. The size of a step is this number divided by the largest gradient.
+            With values far above 10, the result can be worse than the first plan. Values below 1 need more steps.
         max_iter: the maximum number of steps, at least 1.
-        tol: steps end when one moves at most this share of the mass, times a step below 1, which is tested every ten steps; >= 0. 0: they end at max_iter.
+        tol: the solver stops when a step moves at most tol · min(1, step) of the mass, which is tested every ten steps; >= 0. 0: it stops
+            at max_iter.
         projection_iters: the iterations of a step's projection onto the marginals, at least 2, which start from those of the step before.
         polish_iters: the maximum number of iterations of the last projection, at least 1. What it leaves is removed by rounding to the marginals,
             which are exact up to floating-point errors in any case.
@@ -136,8 +137,9 @@ def sinkhorn_low_rank(
         backward from the plan. A batch gives what its problems give alone.
 
     Warns:
-        ConvergenceWarning: on a CPU, where mass still moves after max_iter steps, marginals miss the weights, the plan or its value is not
-            finite, or a step above 10 ends above the first plan's objective; once per line that calls. On a GPU look at ``converged``.
+        ConvergenceWarning: on a CPU, if mass still moves after max_iter steps, the marginals differ from the weights, the plan or its value
+            is not finite, or, with step > 10, the objective exceeds that of the first plan. Each calling line warns once. On a GPU,
+            inspect ``converged``.
 
     Raises:
         TypeError: an argument is of the wrong type, dtype or layout.

@@ -95,7 +95,11 @@ class Problem(NamedTuple):
                     else ""
                 )
                 return f"{name}: expected finite numbers{kl}, got {float(numbers[~numbers.isfinite()][0]):g}"
-        return f"{self.names[0]}, {self.names[1]}: expected smaller numbers beside epsilon, got costs that overflow"
+        c1, c2 = self.names[:2]
+        return (
+            f"{c1}, {c2}: expected costs within the range of the dtype, got an overflow: write {c1} and {c2} divided by their "
+            "largest entry"
+        )
 
 
 def objective(

@@ -38,7 +38,7 @@ CALLS: BadCalls = {
     ),
     "pot.gromov: costs that overflow": of(
         lambda: GW.gromov_wasserstein(C * 1e154, C * 1e154),
-        "C1, C2: expected smaller numbers beside epsilon, got costs that overflow",
+        "C1, C2: expected costs within the range of the dtype, got an overflow: write C1 and C2 divided by their largest entry",
     ),
     "pot.gromov: a named start": of(
         lambda: GW.semirelaxed_gromov_wasserstein(C, D, G0="fluid"),

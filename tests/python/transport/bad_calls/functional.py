@@ -482,7 +482,8 @@ CALLS: BadCalls = (
         ),
         "sinkhorn: a start far beyond epsilon": bad(
             init=lambda given: (given.x[..., 0] + 1e30, given.y[..., 0]),
-            message="init: expected potentials of at most 4.19e+06, epsilon over the rounding unit of float32, got 1e+30",
+            message="init: expected absolute values of at most 4.19e+06, which is epsilon / eps of float32, got 1e+30: write init=None, "
+            "or a larger epsilon",
             cpu_only=True,
         ),
         "transport operator: no tables": BadCall(
