@@ -82,8 +82,8 @@ def barycenter(
     }
     if not result["converged"] and max_iter > 0:
         click.echo(
-            f"not converged after {result['iterations']} iterations, loss {result['loss']:.6g}: a larger --max-iter, or smaller "
-            "values where the loss is not finite",
+            f"barycenter: expected convergence, got loss {result['loss']:.6g} after {result['iterations']} iterations: write a larger "
+            "--max-iter, or scale the values down if the loss is not finite",
             err=True,
         )
     if output is not None:

@@ -327,7 +327,7 @@ def test_channels_first_are_named_with_the_commands_remedy(
     said = f"{path}: one time step with 6 features: if these are 6 time steps, add --transpose\n"
     for arguments in (
         ["cdist", path],
-        ["barycenter", path, "--max-iter", 1],
+        ["barycenter", path, "--max-iter", 0],
         ["cluster", path, "-k", 2, "--max-iter", 1],
     ):
         code, _, err = run(capsys, *arguments, "--json")
