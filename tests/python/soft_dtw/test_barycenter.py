@@ -437,7 +437,7 @@ def test_steps_that_are_too_long_have_not_converged() -> None:
     result, texts = texts_of(lambda: soft_dtw_barycenter(X, method="adam", lr=10.0, max_iter=20))
     assert not bool(result.converged)
     assert texts == [
-        "soft_dtw_barycenter: expected losses that change by no more than tol = 1e-05, got losses that still change by more after "
+        "soft_dtw_barycenter: expected losses whose relative change is at most tol = 1e-05, got larger relative changes after "
         "max_iter = 20 iterations: write a smaller lr than 10, a larger max_iter or tol, or tol=0 for at most max_iter iterations"
     ]
     assert bool((result.losses.diff() <= 0).all())
