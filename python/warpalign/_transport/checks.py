@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpalign._core.checks import DTYPES, can_be_read, check_number, check_precision, shape_of
+from warpalign._core.checks import DTYPES, check_number, check_precision, shape_of
 from warpalign._core.series import is_half, widened
 from warpalign._transport.convergence import is_known
 from warpalign._transport.costs import CostNormalization
@@ -180,7 +180,7 @@ def check_init(
     if f is None or g is None:
         raise TypeError("init: expected both potentials (f, g), got None as one of them")
     start = _start(f), _start(g)
-    if epsilon is not None and can_be_read(f) and can_be_read(g):
+    if epsilon is not None and all(map(is_known, start)):
         largest = max(float(potential.abs().amax()) for potential in start)
         most = epsilon / torch.finfo(table.dtype).eps
         if largest > most:

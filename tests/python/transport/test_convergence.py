@@ -95,7 +95,9 @@ def test_no_warning_where_values_are_hidden() -> None:
     assert warned(lambda: torch.func.vmap(solve)(X.expand(2, -1, -1)))[1] == []
     assert warned(lambda: torch.compile(solve, backend="eager", fullgraph=True)(X))[1] == []
     with FakeTensorMode() as mode:
-        assert warned(lambda: sinkhorn(mode.from_tensor(X), mode.from_tensor(Y), epsilon=1e-3))[1] == []
+        x, y = mode.from_tensor(X), mode.from_tensor(Y)
+        assert warned(lambda: sinkhorn(x, y, epsilon=1e-3))[1] == []
+        assert warned(lambda: sinkhorn(x, y, epsilon=1.0, init=(x[:, 0], y[:, 0])))[1] == []
 
 
 @pytest.mark.parametrize("name", SIDES)
